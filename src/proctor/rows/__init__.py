@@ -5,6 +5,7 @@ from __future__ import annotations
 from proctor.rows.errors import ErrorKind, Failure, ProctorError, UserError
 from proctor.rows.events import Event
 from proctor.rows.exchange import ImagePart, Message, Part, Prompt, Request, Response, Sampling, TextPart
+from proctor.rows.sample import Sample
 
 __all__ = [
     "ErrorKind",
@@ -17,6 +18,7 @@ __all__ = [
     "Prompt",
     "Request",
     "Response",
+    "Sample",
     "Sampling",
     "TextPart",
     "UserError",

@@ -2,7 +2,8 @@
 
 Two families, never mixed:
 
-* a row's fault or the infrastructure's, met while a run is under way: an `ErrorKind` inside a `Failure`; it ends up in a record;
+* a row's fault or the infrastructure's, met while a run is under way: an `ErrorKind` inside a `Failure`; it ends up
+  in a record;
 * a mistake of the person who started the run: a `UserError`; it ends the command with one clear line and exit code 1.
 
 Exceptions::

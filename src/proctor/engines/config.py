@@ -1,0 +1,29 @@
+"""From the spec's engine to the plain configuration that a child process takes."""
+
+from __future__ import annotations
+
+from proctor.engines.base import EngineConfig, Fault
+from proctor.spec import Checkpoint, EngineSpec, OpenAIEngineSpec, ScriptedEngineSpec
+
+
+def engine_config(spec: EngineSpec, checkpoint: Checkpoint, fault_state: str = "") -> EngineConfig:
+    """The configuration of the engine that evaluates `checkpoint`.
+
+    Args:
+        spec: the spec's ``engine`` part.
+        checkpoint: one of its checkpoints.
+        fault_state: local directory where planted faults keep their counts.
+    """
+    faults = tuple(
+        Fault(f.kind, tuple(f.rows), f.every, f.below, f.times, f.seconds)
+        for f in spec.faults
+        if f.checkpoint in (None, checkpoint.name)
+    )
+    common = {"kind": spec.kind, "model": checkpoint.path, "batch_size": spec.batch_size}
+    if isinstance(spec, ScriptedEngineSpec):
+        own = {"options": spec.model_dump(include={"answer", "answers", "row_ms", "load_seconds", "load_failures"})}
+    elif isinstance(spec, OpenAIEngineSpec):
+        own = {"options": spec.model_dump(include={"base_url", "api_key_env", "timeout_seconds", "max_retries"})}
+    else:
+        own = spec.model_dump(include={"dtype", "device", "max_model_len", "options"})
+    return EngineConfig(**common, **own, faults=faults, fault_state=fault_state)

@@ -1,0 +1,60 @@
+"""The configuration of a run: typed, strict, importable without anything heavy."""
+
+from __future__ import annotations
+
+from proctor.spec.checks import warnings_of
+from proctor.spec.compare import Difference, differences
+from proctor.spec.engine import (
+    Checkpoint,
+    EngineSpec,
+    FaultSpec,
+    OpenAIEngineSpec,
+    ScriptedEngineSpec,
+    TransformersEngineSpec,
+    VllmEngineSpec,
+)
+from proctor.spec.load import build_spec, load_spec
+from proctor.spec.run import LimitsSpec, RaySpec, RunSpec, SamplingSpec, StreamSpec
+from proctor.spec.source import ColumnsSpec, JsonlSourceSpec, MdsSourceSpec, ParquetSourceSpec, SourceSpec
+from proctor.spec.store import dump_spec, masked
+from proctor.spec.task import (
+    ClassificationTaskSpec,
+    DrivingTaskSpec,
+    ExactTaskSpec,
+    PythonTaskSpec,
+    RegexTaskSpec,
+    TaskSpec,
+)
+
+__all__ = [
+    "Checkpoint",
+    "ClassificationTaskSpec",
+    "ColumnsSpec",
+    "Difference",
+    "DrivingTaskSpec",
+    "EngineSpec",
+    "ExactTaskSpec",
+    "FaultSpec",
+    "JsonlSourceSpec",
+    "LimitsSpec",
+    "MdsSourceSpec",
+    "OpenAIEngineSpec",
+    "ParquetSourceSpec",
+    "PythonTaskSpec",
+    "RaySpec",
+    "RegexTaskSpec",
+    "RunSpec",
+    "SamplingSpec",
+    "ScriptedEngineSpec",
+    "SourceSpec",
+    "StreamSpec",
+    "TaskSpec",
+    "TransformersEngineSpec",
+    "VllmEngineSpec",
+    "build_spec",
+    "differences",
+    "dump_spec",
+    "load_spec",
+    "masked",
+    "warnings_of",
+]

@@ -1,0 +1,48 @@
+"""Settings that are valid but would have no effect: each is a warning."""
+
+from __future__ import annotations
+
+from proctor.spec.engine import LocalEngineBase, TransformersEngineSpec
+from proctor.spec.run import RunSpec
+from proctor.spec.task import PythonTaskSpec
+
+
+def warnings_of(spec: RunSpec) -> list[str]:
+    """One line for each setting of `spec` that will have no effect, ``key: why``."""
+    return [*_sampling(spec), *_engine(spec), *_task(spec)]
+
+
+def _sampling(spec: RunSpec) -> list[str]:
+    found = []
+    set_keys = spec.sampling.model_fields_set
+    if spec.sampling.temperature == 0:
+        found += [
+            f"sampling.{key}: has no effect while sampling.temperature is 0 (greedy)"
+            for key in ("top_p", "seed")
+            if key in set_keys
+        ]
+    if spec.engine.kind == "scripted" and set_keys:
+        keys = ", ".join(sorted(f"sampling.{key}" for key in set_keys))
+        found.append(f"{keys}: the scripted engine does not sample")
+    return found
+
+
+def _engine(spec: RunSpec) -> list[str]:
+    engine, found = spec.engine, []
+    if isinstance(engine, LocalEngineBase) and engine.device == "cpu" and engine.gpus_per_replica > 0:
+        found.append("engine.gpus_per_replica: reserves GPUs for an engine that engine.device keeps on the CPU")
+    if isinstance(engine, TransformersEngineSpec) and engine.device == "cuda" and engine.gpus_per_replica == 0:
+        found.append("engine.device: cuda without engine.gpus_per_replica; Ray hides GPUs it did not reserve")
+    if engine.kind == "openai" and engine.gpus_per_replica > 0:
+        found.append("engine.gpus_per_replica: an openai engine only sends requests")
+    return found
+
+
+def _task(spec: RunSpec) -> list[str]:
+    found = []
+    columns = spec.source.columns
+    if not isinstance(spec.task, PythonTaskSpec) and spec.task.prompt is not None and columns.prompt is not None:
+        found.append("task.prompt: has no effect, source.columns.prompt gives each row its own prompt")
+    if columns.target is None and not isinstance(spec.task, PythonTaskSpec):
+        found.append("source.columns.target: not set, so no row can be marked (answers are still stored)")
+    return found

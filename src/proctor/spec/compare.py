@@ -1,0 +1,39 @@
+"""How two specs differ, key by key: a resume must ask the same questions of the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from proctor.spec.run import RunSpec
+
+FREE_KEYS = ("limits", "stream", "ray", "run_dir", "engine.replicas", "engine.cpus_per_replica", "engine.faults")
+"""Keys that may change between a run and its resume: none of them changes what is asked or answered."""
+
+
+class Difference(NamedTuple):
+    """One key whose value differs."""
+
+    key: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.before!r} -> {self.after!r}"
+
+
+def differences(before: RunSpec, after: RunSpec) -> list[Difference]:
+    """The keys whose change makes `after` another run than `before`."""
+    return [d for d in _walk("", before.model_dump(), after.model_dump()) if not _is_free(d.key)]
+
+
+def _is_free(key: str) -> bool:
+    return any(key == free or key.startswith(f"{free}.") for free in FREE_KEYS)
+
+
+def _walk(key: str, before: Any, after: Any) -> Iterator[Difference]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in sorted(before.keys() | after.keys()):
+            yield from _walk(f"{key}.{name}" if key else name, before.get(name), after.get(name))
+    elif before != after:
+        yield Difference(key, before, after)

@@ -1,0 +1,156 @@
+"""What runs the model, and the checkpoints under evaluation."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from proctor.spec.model import SpecModel
+
+
+class Checkpoint(SpecModel):
+    """One set of weights under evaluation."""
+
+    name: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._=+@-]*$")
+    """Name in records, metrics and charts: letters, digits and ``. _ = + @ -``."""
+    path: str = Field(min_length=1)
+    """Model directory; for ``openai`` the model's name on the server."""
+
+
+class FaultSpec(SpecModel):
+    """A fault planted in front of an engine, to rehearse what a run does about it. Works with every engine."""
+
+    kind: Literal["raise", "crash", "exit", "stall", "hold_gil", "blank", "oom", "delay", "reject"]
+    """What happens when a chosen row reaches the engine: ``raise`` an exception out of the engine, ``crash`` by
+    SIGSEGV, ``exit`` the process, ``stall`` for ever, ``hold_gil`` for ever, answer ``blank``, run out of memory
+    (``oom``), answer late (``delay``), or ``reject`` the row."""
+    rows: list[int] = []
+    """Ids of the chosen rows."""
+    every: int | None = Field(default=None, ge=1)
+    """Choose rows by ``row_id % every < below`` instead."""
+    below: int = Field(default=1, ge=1)
+    """See `every`."""
+    times: int | None = Field(default=None, ge=1)
+    """Happen so many times in the whole run, then never again. Default: always."""
+    seconds: float = Field(default=1.0, gt=0)
+    """How late a ``delay`` answers."""
+    checkpoint: str | None = None
+    """Only for the checkpoint of this name. Default: all."""
+
+    @model_validator(mode="after")
+    def _chooses_rows(self) -> FaultSpec:
+        if bool(self.rows) == (self.every is not None):
+            raise ValueError("a fault chooses rows either by `rows` or by `every`")
+        return self
+
+
+class EngineBase(SpecModel):
+    """What all engines share."""
+
+    checkpoints: list[Checkpoint] = Field(min_length=1)
+    """The checkpoints to evaluate, in this order. A plain path is enough: its last part becomes the name."""
+    batch_size: int = Field(default=16, ge=1)
+    """Rows the engine works on at once: micro-batch (transformers), ``max_num_seqs`` (vllm), open requests (openai)."""
+    replicas: int = Field(default=1, ge=1)
+    """Engines that work side by side, each in a process of its own."""
+    cpus_per_replica: float = Field(default=1.0, gt=0)
+    """CPUs that Ray reserves for one engine."""
+    gpus_per_replica: float = Field(default=0.0, ge=0)
+    """GPUs that Ray reserves for one engine."""
+    faults: list[FaultSpec] = []
+    """Faults to plant, for rehearsals."""
+
+    @field_validator("checkpoints", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        return [{"name": PurePosixPath(v).name, "path": v} if isinstance(v, str) else v for v in value]
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _unique(cls, value: list[Checkpoint]) -> list[Checkpoint]:
+        names = [checkpoint.name for checkpoint in value]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise ValueError(f"checkpoint names must be unique, {', '.join(doubled)} is there more than once")
+        return value
+
+    @model_validator(mode="after")
+    def _faults_name_checkpoints(self) -> EngineBase:
+        names = {checkpoint.name for checkpoint in self.checkpoints}
+        for fault in self.faults:
+            if fault.checkpoint is not None and fault.checkpoint not in names:
+                raise ValueError(f"a fault names the checkpoint {fault.checkpoint!r}; there are only {sorted(names)}")
+        return self
+
+
+class LocalEngineBase(EngineBase):
+    """What engines that load a model directory share."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Type of the weights in memory; ``auto`` is what the model directory says."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the model runs; ``auto`` is a GPU when the replica has one."""
+    max_model_len: int | None = Field(default=None, ge=1)
+    """Most tokens of prompt and answer together. Default: the model's own limit."""
+    python: str | None = None
+    """Python interpreter that runs the engine's process, for an engine installed in an environment of its own.
+    Default: the one that runs Proctor."""
+    env: dict[str, str] = {}
+    """Environment variables for the engine's process."""
+    options: dict[str, Any] = {}
+    """Further arguments for the engine's own constructor, checked against the installed version."""
+
+
+class TransformersEngineSpec(LocalEngineBase):
+    """Hugging Face transformers, in micro-batches."""
+
+    kind: Literal["transformers"]
+    """Which engine."""
+
+
+class VllmEngineSpec(LocalEngineBase):
+    """vLLM, fed continuously."""
+
+    kind: Literal["vllm"]
+    """Which engine."""
+
+
+class OpenAIEngineSpec(EngineBase):
+    """Any OpenAI-compatible server, over HTTP."""
+
+    kind: Literal["openai"]
+    """Which engine."""
+    base_url: str = Field(pattern=r"^https?://")
+    """Address of the server, e.g. ``http://127.0.0.1:8000/v1``."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the key. The key itself never stands in a spec."""
+    timeout_seconds: float = Field(default=120.0, gt=0)
+    """Longest wait for one answer."""
+    max_retries: int = Field(default=5, ge=0)
+    """Tries after a rate limit or a server error, before the row is left to the next sweep."""
+
+
+class ScriptedEngineSpec(EngineBase):
+    """A real child process that answers deterministically without a model: for dry runs and tests."""
+
+    kind: Literal["scripted"]
+    """Which engine."""
+    answer: str = "answer {row_id}"
+    """The answer to every row. ``{row_id}``, ``{n_images}`` and ``{prompt}`` (its text) are filled in."""
+    answers: dict[str, str] = {}
+    """Answers of single rows, by row id."""
+    row_ms: float = Field(default=0.0, ge=0)
+    """Milliseconds of work that one row takes."""
+    load_seconds: float = Field(default=0.0, ge=0)
+    """Seconds that loading takes."""
+    load_failures: int = Field(default=0, ge=0)
+    """How many of the first loads fail."""
+
+
+EngineSpec = Annotated[
+    TransformersEngineSpec | VllmEngineSpec | OpenAIEngineSpec | ScriptedEngineSpec, Field(discriminator="kind")
+]

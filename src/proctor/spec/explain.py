@@ -1,0 +1,105 @@
+"""Turns pydantic's findings into one line a person can act on: which key, what is wrong, what would be right."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from proctor.rows import UserError
+from proctor.spec.yamltext import Key, Lines
+
+_BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off", "0", "1"}
+
+
+def explain(error: ValidationError, model: type[BaseModel], data: Any, lines: Lines | None) -> UserError:
+    """The first finding of `error` as a `UserError`, with the number of further ones."""
+    found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    first = found[0]
+    key = _data_key(first["loc"], data)
+    what, fix = _describe(first, key, model, data)
+    if len(found) > 1:
+        what += f" [and {len(found) - 1} more]"
+    where = ".".join(str(part) for part in key) or "spec"
+    return UserError(what, where=f"{lines.where(key)}: {where}" if lines else where, fix=fix)
+
+
+def _describe(error: ErrorDetails, key: Key, model: type[BaseModel], data: Any) -> tuple[str, str | None]:
+    kind, value = error["type"], error.get("input")
+    if kind == "extra_forbidden":
+        return f"unknown key {key[-1]!r}", _nearest(key, model, data)
+    if kind == "missing":
+        return "required, but not there", None
+    if kind in ("bool_type", "bool_parsing") and isinstance(value, str):
+        fix = "write true or false without quotes" if value.lower() in _BOOLEAN_WORDS else "true or false"
+        return f"{value!r} is text, not a boolean", fix
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        expected = error.get("ctx", {}).get("expected_tags", "")
+        return f"`kind` must be one of {expected}", _nearest_word(value, expected)
+    if isinstance(value, str) and kind in ("int_type", "float_type"):
+        return f"{value!r} is text, not a number", "write it without quotes (and 1e-3 as 1.0e-3)"
+    message = error["msg"].removeprefix("Value error, ")
+    return (message[0].lower() + message[1:] + _shown(value)), None
+
+
+def _shown(value: Any) -> str:
+    return f", not {value!r}" if isinstance(value, str | int | float | bool) else ""
+
+
+def _nearest_word(value: Any, expected: str) -> str | None:
+    word = value.get("kind") if isinstance(value, dict) else value
+    choices = [tag.strip(" '") for tag in expected.split(",")]
+    close = difflib.get_close_matches(str(word), choices, n=1)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def _data_key(loc: tuple[int | str, ...], data: Any) -> Key:
+    """The location without the union tags that pydantic puts in: only steps that the data really has."""
+    key: list[str | int] = []
+    for position, step in enumerate(loc):
+        if isinstance(data, dict) and step not in data and step == data.get("kind") and position < len(loc) - 1:
+            continue
+        key.append(step)
+        data = _below(data, step)
+    return tuple(key)
+
+
+def _nearest(key: Key, model: type[BaseModel], data: Any) -> str:
+    names = sorted(_fields_at(key[:-1], model, data))
+    close = difflib.get_close_matches(str(key[-1]), names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names)}"
+
+
+def _fields_at(path: Key, model: type[BaseModel], data: Any) -> set[str]:
+    """Names of the fields that may stand at `path`, following the data's `kind` through unions."""
+    candidates = [model]
+    for step in path:
+        data = _below(data, step)
+        if not isinstance(step, int):
+            kinds = [c.model_fields[step].annotation for c in candidates if step in c.model_fields]
+            candidates = [m for annotation in kinds for m in _models_in(annotation)]
+        if isinstance(data, dict) and "kind" in data:
+            candidates = [c for c in candidates if _accepts_kind(c, data["kind"])] or candidates
+    return {name for c in candidates for name in c.model_fields}
+
+
+def _below(data: Any, step: str | int) -> Any:
+    if isinstance(data, dict):
+        return data.get(step)
+    if isinstance(data, list) and isinstance(step, int) and step < len(data):
+        return data[step]
+    return None
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in typing.get_args(annotation) for model in _models_in(part)]
+
+
+def _accepts_kind(model: type[BaseModel], kind: Any) -> bool:
+    field = model.model_fields.get("kind")
+    return field is None or kind in typing.get_args(field.annotation)

@@ -1,0 +1,100 @@
+"""From YAML text, or plain data, to a checked `RunSpec`: every mistake is named with its line and its cure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from proctor.rows import UserError
+from proctor.spec.explain import explain
+from proctor.spec.run import RunSpec
+from proctor.spec.yamltext import Lines, parse_yaml
+
+
+def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> RunSpec:
+    """Reads the YAML file at `path`, applies ``key.path=value`` overrides, and checks the whole.
+
+    Relative paths in the spec start at the file's directory.
+
+    Raises:
+        UserError: the file cannot be read, is not YAML, or does not describe a run.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UserError(f"cannot read the spec: {reason}", where=str(path)) from error
+    data, lines = parse_yaml(text, str(path))
+    for override in overrides:
+        apply_override(data, override)
+    return build_spec(data, base=path.parent, lines=lines)
+
+
+def build_spec(data: dict[str, Any], *, base: Path | None = None, lines: Lines | None = None) -> RunSpec:
+    """Checks plain data and makes a `RunSpec` of it; relative paths start at `base` (default: as they are).
+
+    Raises:
+        UserError: with one line for the first mistake, and how many more there are.
+    """
+    try:
+        spec = RunSpec.model_validate(data)
+    except ValidationError as error:
+        raise explain(error, RunSpec, data, lines) from error
+    return spec if base is None else _anchored(spec, base.resolve())
+
+
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Sets one dotted key in place: ``engine.batch_size=16``, ``engine.checkpoints.0.path=other``. Values are YAML.
+
+    Raises:
+        UserError: the override has no ``=``, or leads through something that is not a mapping or list.
+    """
+    key, separator, text = override.partition("=")
+    where = f"--set {override}"
+    if not separator or not key:
+        raise UserError("not of the form key=value", where=where, fix="for example --set engine.batch_size=16")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError("the value is not YAML", where=where) from error
+    *parents, last = key.split(".")
+    holder: Any = data
+    for name in parents:
+        holder = _step(holder, name, where)
+    if isinstance(holder, list):
+        holder[_index(holder, last, where)] = value
+    elif isinstance(holder, dict):
+        holder[last] = value
+    else:
+        raise UserError(f"{'.'.join(parents)} holds a single value, not keys", where=where)
+
+
+def _step(holder: Any, name: str, where: str) -> Any:
+    if isinstance(holder, list):
+        return holder[_index(holder, name, where)]
+    if isinstance(holder, dict):
+        return holder.setdefault(name, {})
+    raise UserError(f"there are no keys below {name!r}", where=where)
+
+
+def _index(holder: list[Any], name: str, where: str) -> int:
+    if name.isdigit() and int(name) < len(holder):
+        return int(name)
+    raise UserError(f"{name!r} is not a position in a list of {len(holder)}", where=where)
+
+
+def _anchored(spec: RunSpec, base: Path) -> RunSpec:
+    def anchor(path: str) -> str:
+        return path if "://" in path else str((base / Path(path).expanduser()).absolute())
+
+    engine = spec.engine
+    if engine.kind in ("transformers", "vllm"):
+        checkpoints = [c.model_copy(update={"path": anchor(c.path)}) for c in engine.checkpoints]
+        engine = engine.model_copy(update={"checkpoints": checkpoints})
+    source = spec.source.model_copy(update={"path": anchor(spec.source.path)})
+    return spec.model_copy(update={"run_dir": anchor(spec.run_dir), "source": source, "engine": engine})

@@ -1,0 +1,98 @@
+"""The whole run: source -> engine -> task -> run directory, and the limits it keeps."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from proctor.spec.engine import EngineSpec, LocalEngineBase
+from proctor.spec.model import SpecModel
+from proctor.spec.source import SourceSpec
+from proctor.spec.task import TaskSpec
+
+
+class SamplingSpec(SpecModel):
+    """How tokens are chosen."""
+
+    max_tokens: int = Field(default=64, ge=1)
+    """Most tokens an answer may have."""
+    temperature: float = Field(default=0.0, ge=0)
+    """0 is greedy."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus share; 1 keeps every token."""
+    seed: int = Field(default=0, ge=0)
+    """Seed for sampling; combined with the row id, so that a row's draw does not depend on its neighbours."""
+    stop: list[str] = []
+    """Texts that end an answer; they are not part of it."""
+    logprobs: bool = False
+    """Store the log-probability of each chosen token."""
+
+
+class LimitsSpec(SpecModel):
+    """How long to wait, how often to try, how much error to accept."""
+
+    stall_seconds: float = Field(default=120.0, gt=0)
+    """An engine that makes no progress for so long is ended and started anew."""
+    load_seconds: float = Field(default=900.0, gt=0)
+    """Longest time that loading a model may take."""
+    init_attempts: int = Field(default=3, ge=1)
+    """Starts of an engine that may fail one after another before its breaker opens."""
+    sweeps: int = Field(default=3, ge=1)
+    """Passes over the rows that are still unanswered."""
+    max_error_rate: float = Field(default=0.01, ge=0, le=1)
+    """Share of rows that may end in an error. A complete run above it ends with exit code 2."""
+
+
+class StreamSpec(SpecModel):
+    """How rows flow through Ray Data. Has no influence on the answers."""
+
+    block_rows: int = Field(default=256, ge=1)
+    """Most rows in a block: the unit of reading, of writing, and of what a killed worker costs."""
+    block_mb: float = Field(default=16.0, gt=0)
+    """Most megabytes of source data in a block (a single larger row still passes)."""
+    blocks_in_flight: int = Field(default=3, ge=1)
+    """Blocks that one engine is handed at a time, so that it never waits for the next one."""
+    prepare_cpus: float = Field(default=0.5, gt=0)
+    """CPUs that Ray reserves for a task that reads and prepares rows."""
+
+
+class RaySpec(SpecModel):
+    """Which Ray to use."""
+
+    address: str | None = None
+    """Address of a running cluster (``auto`` finds one). Default: a Ray of the run's own on this machine."""
+    cpus: int | None = Field(default=None, ge=1)
+    """Logical CPUs of a Ray of the run's own. Default: those of the machine, and as many as the engines need."""
+    object_store_mb: int | None = Field(default=None, ge=80)
+    """Object store of a Ray of the run's own. Default: Ray's."""
+
+
+class RunSpec(SpecModel):
+    """One evaluation run."""
+
+    run_dir: str = Field(min_length=1)
+    """Directory for everything the run knows. Running the same spec again resumes there."""
+    source: SourceSpec
+    """Where rows come from."""
+    engine: EngineSpec
+    """What runs the model."""
+    task: TaskSpec
+    """What is asked and how it is marked."""
+    sampling: SamplingSpec = SamplingSpec()
+    """How tokens are chosen."""
+    limits: LimitsSpec = LimitsSpec()
+    """How long to wait, how often to try, how much error to accept."""
+    stream: StreamSpec = StreamSpec()
+    """How rows flow."""
+    ray: RaySpec = RaySpec()
+    """Which Ray to use."""
+
+    @model_validator(mode="after")
+    def _answer_fits_model(self) -> RunSpec:
+        engine = self.engine
+        limit = engine.max_model_len if isinstance(engine, LocalEngineBase) else None
+        if limit is not None and self.sampling.max_tokens >= limit:
+            raise ValueError(
+                f"sampling.max_tokens ({self.sampling.max_tokens}) leaves no room for a prompt "
+                f"in engine.max_model_len ({limit})"
+            )
+        return self

@@ -1,0 +1,61 @@
+"""Where rows come from, and which of their columns mean what."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from proctor.spec.model import SpecModel
+
+
+class ColumnsSpec(SpecModel):
+    """Which columns of the source mean what. Columns not named here are still there for the task's prompt."""
+
+    images: list[str] = []
+    """Columns with images, in prompt order. A column may hold one image or a list of them."""
+    sample_id: str | None = None
+    """Column with your own key of a row; it is copied into every record."""
+    target: str | None = None
+    """Column with what the answer is marked against (text, a number, or JSON). `driving` expects JSON."""
+    prompt: str | None = None
+    """Column with a prompt of the row's own; without it the task's prompt is the same for every row."""
+
+
+class SourceBase(SpecModel):
+    """What all sources share."""
+
+    path: str = Field(min_length=1)
+    """Where the data lies. A relative path starts at the directory of the spec file."""
+    columns: ColumnsSpec = ColumnsSpec()
+    """Which columns mean what."""
+    limit: int | None = Field(default=None, ge=1)
+    """Only the first so many rows. Default: all."""
+
+
+class MdsSourceSpec(SourceBase):
+    """MDS shards: a directory with an ``index.json``."""
+
+    kind: Literal["mds"]
+    """Format of the source."""
+    allow_pickle: bool = False
+    """Let columns with encoding ``pkl`` through as raw bytes. They are never unpickled; by default they are refused."""
+    verify_hashes: bool = True
+    """Check shard hashes when the index has them."""
+
+
+class ParquetSourceSpec(SourceBase):
+    """Parquet: one file, or a directory whose ``*.parquet`` files are read in name order."""
+
+    kind: Literal["parquet"]
+    """Format of the source."""
+
+
+class JsonlSourceSpec(SourceBase):
+    """JSON lines: one file, or a directory whose ``*.jsonl`` files are read in name order."""
+
+    kind: Literal["jsonl"]
+    """Format of the source."""
+
+
+SourceSpec = Annotated[MdsSourceSpec | ParquetSourceSpec | JsonlSourceSpec, Field(discriminator="kind")]
