@@ -1,0 +1,20 @@
+"""MDS, the sharded format of MosaicML Streaming: an own reader that decodes whole columns into Arrow, and a writer."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proctor.sources.mds.writer import MDSWriter
+
+_HOMES = {"MDSWriter": "proctor.sources.mds.writer"}
+
+__all__ = ["MDSWriter"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'proctor.sources.mds' has no attribute {name!r}")
+    return getattr(import_module(home), name)
