@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from proctor.engines.base import EngineConfig, Fault
 from proctor.spec import Checkpoint, EngineSpec, OpenAIEngineSpec, ScriptedEngineSpec
 
@@ -19,7 +21,7 @@ def engine_config(spec: EngineSpec, checkpoint: Checkpoint, fault_state: str = "
         for f in spec.faults
         if f.checkpoint in (None, checkpoint.name)
     )
-    common = {"kind": spec.kind, "model": checkpoint.path, "batch_size": spec.batch_size}
+    common: dict[str, Any] = {"kind": spec.kind, "model": checkpoint.path, "batch_size": spec.batch_size}
     if isinstance(spec, ScriptedEngineSpec):
         own = {"options": spec.model_dump(include={"answer", "answers", "row_ms", "load_seconds", "load_failures"})}
     elif isinstance(spec, OpenAIEngineSpec):
