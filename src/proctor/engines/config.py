@@ -23,7 +23,8 @@ def engine_config(spec: EngineSpec, checkpoint: Checkpoint, fault_state: str = "
     )
     common: dict[str, Any] = {"kind": spec.kind, "model": checkpoint.path, "batch_size": spec.batch_size}
     if isinstance(spec, ScriptedEngineSpec):
-        own = {"options": spec.model_dump(include={"answer", "answers", "row_ms", "load_seconds", "load_failures"})}
+        keys = {"answer", "answers", "row_ms", "load_seconds", "load_failures"}
+        own: dict[str, Any] = {"options": spec.model_dump(include=keys)}
     elif isinstance(spec, OpenAIEngineSpec):
         own = {"options": spec.model_dump(include={"base_url", "api_key_env", "timeout_seconds", "max_retries"})}
     else:

@@ -1,0 +1,48 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Lets `write` make a file beside `path` under another name, syncs it to disk, and then names it `path`.
+
+    The name under way starts with a dot and lacks the suffix, so that no reader of the directory takes it for data.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.parent / f".{path.stem}.{uuid.uuid4().hex}.draft"
+    try:
+        write(draft)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all."""
+    write_whole(path, lambda draft: _put(draft, text))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file whole or not at all."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, None where there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def _put(draft: Path, text: str) -> None:
+    draft.write_text(text, encoding="utf-8")
