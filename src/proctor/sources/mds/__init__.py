@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from proctor.sources.mds.source import MDSSource
     from proctor.sources.mds.writer import MDSWriter
 
-_HOMES = {"MDSWriter": "proctor.sources.mds.writer"}
+_HOMES = {"MDSSource": "proctor.sources.mds.source", "MDSWriter": "proctor.sources.mds.writer"}
 
-__all__ = ["MDSWriter"]
+__all__ = ["MDSSource", "MDSWriter"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,113 @@
+"""MDS datasets as a source of rows: ids from the index alone, blocks from the shards that have wanted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from proctor.rows import ErrorKind
+from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup
+from proctor.sources.mds.cells import Ints
+from proctor.sources.mds.format import DecodedRows, ShardLayout, decode_blocks
+from proctor.sources.mds.index import ShardInfo, read_index, require_known_hashes
+from proctor.sources.mds.layout import ShardError
+from proctor.sources.mds.shard import open_shard
+
+BLOCK_ROWS = 1 << 16
+"""Most rows in a block."""
+
+_TAKEN_NAMES = frozenset(field.name for field in BLOCK_FIELDS)
+
+
+class MDSSource:
+    """Rows of the MDS dataset at `path` (its directory or its ``index.json``). Implements `sources.base.Source`.
+
+    Columns keep their names, except that one called like a field of every block gets the prefix ``mds_``. Field
+    metadata holds the MDS encoding and the shape of arrays; `encodings` lists the Arrow types.
+
+    Args:
+        path: where the dataset lies.
+        allow_pickle: let ``pkl`` columns through as raw bytes; they are refused otherwise and never loaded.
+        verify_hashes: check the digests that the index has before a shard is used.
+
+    Raises:
+        UserError: the index is missing or unsound; names file, shard and field.
+    """
+
+    def __init__(self, path: str | Path, *, allow_pickle: bool = False, verify_hashes: bool = True) -> None:
+        self._index = read_index(path, allow_pickle=allow_pickle)
+        self._verify_hashes = verify_hashes
+        if verify_hashes:
+            require_known_hashes(self._index)
+
+    def expected(self) -> BitMap64:
+        """All row ids, ``0 .. n-1`` in the order of the index."""
+        return BitMap64(range(self._index.rows))
+
+    def columns(self) -> pa.Schema:
+        """The dataset's columns, in the order of the index."""
+        return pa.schema([column.encoding.field(_block_name(column.name)) for column in self._index.columns])
+
+    def fingerprint(self) -> str:
+        """Hash of the index's content."""
+        return self._index.fingerprint
+
+    def groups(self, todo: BitMap64, max_rows: int, max_bytes: int = BLOCK_BYTES) -> list[ReadGroup]:
+        """Splits the wanted rows by shard, then by number and by the shard's mean row size. Opens no file."""
+        groups: list[ReadGroup] = []
+        for shard in self._index.shards:
+            end = shard.first_row + shard.samples
+            if todo.range_cardinality(shard.first_row, end):
+                wanted = np.array((todo & BitMap64(range(shard.first_row, end))).to_array(), np.int64)
+                groups.extend(_split(shard, wanted, max_rows, max_bytes))
+        return groups
+
+    def read(self, group: ReadGroup) -> Iterator[pa.Table]:
+        """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES` and `BLOCK_ROWS`."""
+        info = self._index.shards[group.shard]
+        rows = np.array(group.row_ids.to_array(), np.int64) - info.first_row
+        try:
+            shard = open_shard(self._index.root, info, verify_hashes=self._verify_hashes)
+        except ShardError as error:
+            yield from self._failed_blocks(info, rows, error)
+            return
+        layout = ShardLayout(self._index.columns, info.sizes)
+        for block in decode_blocks(shard.data, shard.table, layout, rows, BLOCK_BYTES, BLOCK_ROWS):
+            yield self._block(info, block, shard.table.notice)
+
+    def _block(self, info: ShardInfo, decoded: DecodedRows, notice: str | None) -> pa.Table:
+        count = len(decoded.rows)
+        kinds: list[str | None] = [None] * count
+        messages: list[str | None] = [None] * count
+        for row, what in decoded.faults.items():
+            kinds[row] = ErrorKind.READ_CORRUPT.value
+            messages[row] = f"{info.raw.basename}, row {decoded.rows[row]}: {what}"
+        notices = None if notice is None else f"{info.raw.basename}: {notice}"
+        facts = [decoded.rows + info.first_row, kinds, messages, [notices] * count]
+        return self._table(facts, decoded.columns)
+
+    def _failed_blocks(self, info: ShardInfo, rows: Ints, error: ShardError) -> Iterator[pa.Table]:
+        for start in range(0, len(rows), BLOCK_ROWS):
+            ids = rows[start : start + BLOCK_ROWS] + info.first_row
+            facts = [ids, [error.kind.value] * len(ids), [error.message] * len(ids), [None] * len(ids)]
+            yield self._table(facts, [pa.nulls(len(ids), kind) for kind in self.columns().types])
+
+    def _table(self, facts: list[object], columns: list[pa.Array]) -> pa.Table:
+        first = [pa.array(values, field.type) for values, field in zip(facts, BLOCK_FIELDS, strict=True)]
+        return pa.Table.from_arrays([*first, *columns], schema=pa.schema([*BLOCK_FIELDS, *self.columns()]))
+
+
+def _block_name(name: str) -> str:
+    return f"mds_{name}" if name in _TAKEN_NAMES else name
+
+
+def _split(shard: ShardInfo, wanted: Ints, max_rows: int, max_bytes: int) -> Iterator[ReadGroup]:
+    row_bytes = max(1, shard.size_bytes // max(1, shard.samples))
+    step = max(1, min(max_rows, max_bytes // row_bytes))
+    for start in range(0, len(wanted), step):
+        rows = wanted[start : start + step]
+        yield ReadGroup.of(shard.number, BitMap64(rows), len(rows) * row_bytes)
