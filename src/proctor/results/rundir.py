@@ -86,7 +86,7 @@ class RunDir:
             raise UserError(f"stored spec not understood: {error}", where=str(path), fix="use --fresh") from error
 
     def read(self, name: str) -> Any:
-        """A JSON file of the run, None if absent: ``plan``, ``status``, ``versions``, ``reconciliation``, ``metrics``."""
+        """A JSON file of the run, by its name without the suffix; None if absent."""
         return read_json(self.root / f"{name}.json")
 
     def write(self, name: str, value: Any) -> None:
@@ -106,10 +106,14 @@ class RunDir:
         return events
 
     def records(self, connection: duckdb.DuckDBPyConnection, checkpoint: str | None = None) -> duckdb.DuckDBPyRelation:
-        """All records, or those of one checkpoint, as a DuckDB relation; raises `UserError` when there are none yet."""
+        """All records, or those of one checkpoint, as a DuckDB relation.
+
+        Raises:
+            LookupError: there are no records yet.
+        """
         paths = [str(path) for path in parts_of(self.results, checkpoint)]
         if not paths:
-            raise UserError("no records yet", where=str(self.root))
+            raise LookupError(f"no records yet in {self.root}")
         return connection.read_parquet(paths, union_by_name=True)
 
     @contextmanager

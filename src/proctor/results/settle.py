@@ -6,6 +6,7 @@ file. Both are mended here, before anything is counted; what was mended is repor
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +53,15 @@ def settle(results: Path, checkpoint: str) -> Settled:
             _without(part, seen)
         settled.done |= ids
     return settled
+
+
+def done_ids(results: Path, checkpoint: str) -> BitMap64:
+    """Ids of `checkpoint` that have a final record now. Changes nothing; unreadable parts count for nothing."""
+    done = BitMap64()
+    for part in parts_of(results, checkpoint, tombstones=False):
+        with contextlib.suppress(OSError, pa.ArrowInvalid):
+            done |= ids_of(part)
+    return done
 
 
 def lift_tombstones(results: Path, checkpoint: str) -> int:

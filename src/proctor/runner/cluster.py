@@ -1,0 +1,73 @@
+"""The Ray that a run uses: one of its own on this machine, or a running cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+
+from proctor.rows import UserError
+from proctor.spec import RunSpec
+
+
+@contextmanager
+def cluster(spec: RunSpec) -> Iterator[dict[str, float]]:
+    """Connects to Ray for the duration of the block and gives the cluster's resources. A Ray that is up is left up.
+
+    Raises:
+        UserError: the cluster cannot be reached, or can never hold the engines.
+    """
+    mine = not ray.is_initialized()
+    if mine:
+        _connect(spec)
+    try:
+        resources = ray.cluster_resources()
+        _check_room(spec, resources)
+        yield resources
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def wanted_cpus(spec: RunSpec) -> float:
+    """Logical CPUs that let the engines run and two more tasks prepare and write beside them."""
+    return spec.engine.replicas * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
+
+
+def _connect(spec: RunSpec) -> None:
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if spec.ray.address is not None:
+        try:
+            ray.init(address=spec.ray.address, **common)
+        except (ConnectionError, ValueError) as error:
+            raise UserError(f"no Ray cluster: {error}", where=f"ray.address {spec.ray.address!r}") from error
+        return
+    store = spec.ray.object_store_mb
+    ray.init(
+        num_cpus=spec.ray.cpus or max(os.cpu_count() or 1, round(wanted_cpus(spec) + 0.5)),
+        object_store_memory=None if store is None else store * 1_000_000,
+        include_dashboard=False,
+        **common,
+    )
+
+
+def _check_room(spec: RunSpec, resources: dict[str, float]) -> None:
+    """An infeasible request would wait for ever without a word."""
+    engine = spec.engine
+    for name, need, key in (
+        ("CPU", engine.replicas * engine.cpus_per_replica + spec.stream.prepare_cpus, "engine.cpus_per_replica"),
+        ("GPU", engine.replicas * engine.gpus_per_replica, "engine.gpus_per_replica"),
+    ):
+        have = resources.get(name, 0.0)
+        if need > have:
+            raise UserError(
+                f"{engine.replicas} engines need {need:g} {name}s and the cluster has {have:g}",
+                where=f"engine.replicas x {key}",
+                fix="lower one of them" if name == "GPU" else "lower one of them, or set ray.cpus",
+            )

@@ -1,0 +1,88 @@
+"""Everything one run works with, put together once: the spec and what was made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from proctor.engines.config import engine_config
+from proctor.results import RunDir
+from proctor.rows import Sampling
+from proctor.rows.records import record_schema
+from proctor.runner.infer import EngineSetup
+from proctor.sources.base import Source
+from proctor.sources.registry import make_source
+from proctor.sources.samples import check_columns
+from proctor.spec import Checkpoint, RunSpec
+from proctor.spec.engine import LocalEngineBase
+from proctor.supervise import Settings, preflight
+from proctor.tasks import Task
+from proctor.tasks.registry import make_task
+
+
+@dataclass(frozen=True)
+class Exam:
+    """A run's spec, and the source, task and directory that follow from it."""
+
+    spec: RunSpec
+    run: RunDir
+    source: Source
+    task: Task
+    expected: BitMap64
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Exam:
+        """Opens the source and makes the task.
+
+        Raises:
+            UserError: the source, its columns or the task do not fit together.
+        """
+        source = make_source(spec.source)
+        check_columns(source.columns(), spec.source.columns)
+        task = make_task(spec.task, spec.source.columns)
+        return cls(spec, RunDir(Path(spec.run_dir)), source, task, source.expected())
+
+    @property
+    def record_schema(self) -> pa.Schema:
+        """Schema of the records."""
+        return record_schema(self.task.columns)
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """The checkpoint of that name."""
+        return next(c for c in self.spec.engine.checkpoints if c.name == name)
+
+    def engine_setup(self, checkpoint: str) -> EngineSetup:
+        """What an engine actor needs to evaluate `checkpoint`."""
+        spec, limits = self.spec, self.spec.limits
+        python, env = _environment(spec)
+        return EngineSetup(
+            config=engine_config(spec.engine, self.checkpoint(checkpoint), str(self.run.root / "faults")),
+            settings=Settings(
+                stall_seconds=limits.stall_seconds,
+                load_seconds=limits.load_seconds,
+                init_attempts=limits.init_attempts,
+                window=2 * spec.engine.batch_size,
+                stalls_dir=self.run.stalls,
+                python=python,
+                env=env,
+            ),
+            sampling=Sampling(**{**spec.sampling.model_dump(), "stop": tuple(spec.sampling.stop)}),
+        )
+
+    def check_engines(self) -> None:
+        """Asks each engine, in its own interpreter, for mistakes that need no weights.
+
+        Raises:
+            UserError: the first mistake found.
+        """
+        python, env = _environment(self.spec)
+        for checkpoint in self.spec.engine.checkpoints:
+            preflight(engine_config(self.spec.engine, checkpoint), python, env)
+
+
+def _environment(spec: RunSpec) -> tuple[str | None, dict[str, str]]:
+    engine = spec.engine
+    return (engine.python, engine.env) if isinstance(engine, LocalEngineBase) else (None, {})

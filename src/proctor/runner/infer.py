@@ -1,0 +1,92 @@
+"""Third stage: a Ray actor that owns one supervised engine and feeds it several blocks at a time."""
+
+from __future__ import annotations
+
+import os
+import platform
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from proctor.engines import EngineConfig
+from proctor.rows import ErrorKind, Failure, Prompt, Request, Response, Sampling
+from proctor.runner.blocks import INFERRED, table_of
+from proctor.runner.hub import HubClient
+from proctor.supervise import Settings, Supervisor
+
+_CARRIED = [
+    name for name in INFERRED.names if name in ("row_id", "sample_id", "notice", "prompt", "target", "n_images")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSetup:
+    """What an actor needs to start its engine."""
+
+    config: EngineConfig
+    settings: Settings
+    sampling: Sampling
+
+
+class Infer:
+    """Answers blocks of prepared rows. Several calls run at once, so that the engine never drains between blocks.
+
+    Never raises for a row's or an engine's fault: the supervisor answers every request, with a failure if need be.
+    """
+
+    def __init__(self, setup: EngineSetup, hub: HubClient) -> None:
+        self._sampling = setup.sampling
+        self.name = f"{platform.node()}:{os.getpid()}"
+        self._supervisor = Supervisor(setup.config, setup.settings, name=self.name, on_event=hub.emit)
+        self._supervisor.start()
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        """One block: requests go in together, rows come out in their order."""
+        rows = block.drop_columns("images").to_pylist()
+        images = block["images"]
+        waiting = [
+            self._submit(row, images[position]) if row["error_kind"] is None else None
+            for position, row in enumerate(rows)
+        ]
+        answered = [self._merged(row, future) for row, future in zip(rows, waiting, strict=True)]
+        return table_of(answered, INFERRED, block.num_rows)
+
+    def _submit(self, row: dict[str, Any], images: pa.Scalar) -> Future[Response]:
+        prompt = msgspec.json.decode(row["prompt"], type=Prompt)
+        return self._supervisor.submit(
+            Request(id=row["row_id"], prompt=prompt, images=tuple(images.as_py() or ()), sampling=self._sampling)
+        )
+
+    def _merged(self, row: dict[str, Any], future: Future[Response] | None) -> dict[str, Any]:
+        return row if future is None else {**row, **_outcome(future.result()), "engine": self.name}
+
+    def __del__(self) -> None:
+        supervisor = getattr(self, "_supervisor", None)
+        if supervisor is not None:
+            supervisor.close(timeout=5.0)
+
+
+def _outcome(response: Response) -> dict[str, Any]:
+    outcome: dict[str, Any] = {"attempts": response.attempts, "latency_s": response.latency_s}
+    failure = response.failure
+    if failure is None and response.text is None:
+        failure = Failure(ErrorKind.INFER_FAILED, "the engine returned neither a text nor an error")
+    if failure is not None:
+        return {**outcome, "error_kind": failure.kind.value, "error_message": failure.message}
+    return {
+        **outcome,
+        "answer": response.text,
+        "finish_reason": response.finish_reason,
+        "prompt_tokens": response.prompt_tokens,
+        "token_ids": list(response.token_ids),
+        "logprobs": None if response.logprobs is None else list(response.logprobs),
+    }
+
+
+def stalls_dir(run_root: str) -> Path:
+    """Where engines leave stack dumps and logs."""
+    return Path(run_root) / "stalls"

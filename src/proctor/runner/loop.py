@@ -1,0 +1,96 @@
+"""The one loop: first run, retry, resume and recovery are the same code.
+
+    while todo := unanswered rows:     what the files in results/ do not answer yet
+        stream(todo)                   read -> prepare -> infer -> score -> write, on Ray Data
+    close                              tombstones for what is still missing, reconciliation, metrics
+
+Whatever goes wrong below a row (a lost block, a dead actor, a killed driver) leaves rows unanswered, and the next
+sweep, or the next run of the same command, has them.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from pyroaring import BitMap64
+
+from proctor.results import lift_tombstones, settle, write_tombstones
+from proctor.rows import Event
+from proctor.runner.begin import begin
+from proctor.runner.cluster import cluster
+from proctor.runner.exam import Exam
+from proctor.runner.hub import HubClient
+from proctor.runner.interrupts import interruptible
+from proctor.runner.outcome import RunOutcome, conclude
+from proctor.runner.progress import Observer, Tracker, quiet
+from proctor.runner.stream import stream
+from proctor.spec import RunSpec
+
+
+def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> RunOutcome:
+    """Evaluates every checkpoint of `spec` over every row of its source, or resumes where an earlier run stopped.
+
+    Args:
+        spec: what to run; its ``run_dir`` is where everything is kept.
+        fresh: put an earlier run in the same directory aside and start anew.
+        observer: is told how the run goes.
+
+    Returns:
+        The outcome; its ``exit_code`` is 0 complete, 2 complete with too many errors, 3 incomplete, 130 interrupted.
+
+    Raises:
+        UserError: the spec, its source, task or engine cannot work, or the directory holds another run.
+    """
+    exam = Exam.of(spec)
+    with exam.run.locked():
+        begin(exam, fresh=fresh)
+        tracker = Tracker(exam, observer)
+        interrupted = False
+        try:
+            with interruptible():
+                evaluate(exam, tracker)
+        except KeyboardInterrupt:
+            interrupted = True
+        return conclude(exam, tracker, interrupted=interrupted)
+
+
+def evaluate(exam: Exam, tracker: Tracker) -> None:
+    """Takes the checkpoints one after another; Ray starts only when there is something left to do."""
+    open_rows = {name: exam.expected - _done(exam, name, tracker) for name in tracker.checkpoints}
+    if not any(open_rows.values()):
+        return
+    with cluster(exam.spec), tracker.watching(HubClient.start(exam.run.events_file)) as hub:
+        for name, todo in open_rows.items():
+            if todo:
+                answer_all(exam, name, todo, tracker, hub)
+
+
+def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hub: HubClient) -> None:
+    """Sweeps over the rows that `checkpoint` has not answered, until none is left or a sweep gets no further."""
+    lift_tombstones(exam.run.results, checkpoint)
+    for sweep in range(1, exam.spec.limits.sweeps + 1):
+        hub.emit(Event("sweep.started", count=len(todo), message=f"{checkpoint}: sweep {sweep}"))
+        gave_up = sweep_once(exam, checkpoint, todo, sweep, tracker, hub)
+        left = exam.expected - _done(exam, checkpoint, tracker)
+        hub.emit(Event("sweep.ended", count=len(left), message=f"{checkpoint}: {len(left)} rows left"))
+        if not left or gave_up or left == todo:
+            break
+        todo = left
+    if left:
+        write_tombstones(exam.run.root, checkpoint, left, exam.record_schema, sweep)
+
+
+def sweep_once(exam: Exam, checkpoint: str, todo: BitMap64, sweep: int, tracker: Tracker, hub: HubClient) -> bool:
+    """One pass of the stream over `todo`; True when it was given up because every engine is out of order."""
+    with closing(stream(exam, checkpoint, todo, sweep, hub)) as tallies, tracker.sweeping(checkpoint, sweep):
+        for tally in tallies:
+            tracker.add(checkpoint, tally)
+            if tracker.all_engines_broken:
+                return True
+    return False
+
+
+def _done(exam: Exam, checkpoint: str, tracker: Tracker) -> BitMap64:
+    settled = settle(exam.run.results, checkpoint)
+    tracker.settled(checkpoint, settled)
+    return settled.done

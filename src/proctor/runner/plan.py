@@ -1,0 +1,86 @@
+"""What a run would do, without doing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyroaring import BitMap64
+
+from proctor.results.settle import done_ids
+from proctor.rows import ImagePart, Prompt, Sample
+from proctor.runner.cluster import wanted_cpus
+from proctor.runner.exam import Exam
+from proctor.runner.stream import block_rows
+from proctor.sources.samples import to_samples
+from proctor.spec import RunSpec, warnings_of
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would run.
+
+    Attributes:
+        rows: rows of the source.
+        columns: the source's columns and their types.
+        blocks: blocks that the first sweep over all rows would have.
+        data_bytes: estimate of the bytes that they hold.
+        todo: rows that each checkpoint has left, given what the run directory already holds.
+        preview: the first row's prompt as text, images as ``[image]``.
+        cpus, gpus: what the engines and the stream beside them ask of Ray.
+        warnings: settings without effect.
+    """
+
+    rows: int
+    columns: dict[str, str]
+    blocks: int
+    data_bytes: int
+    todo: dict[str, int]
+    preview: str
+    cpus: float
+    gpus: float
+    warnings: list[str]
+
+
+def make_plan(spec: RunSpec) -> Plan:
+    """Plans `spec` without side effects: reads ids and one row, writes nothing, starts nothing.
+
+    Raises:
+        UserError: the spec, its source or its task cannot work.
+    """
+    exam = Exam.of(spec)
+    groups = exam.source.groups(exam.expected, block_rows(spec.stream.block_rows, 1), int(spec.stream.block_mb * 1e6))
+    return Plan(
+        rows=len(exam.expected),
+        columns={field.name: str(field.type) for field in exam.source.columns()},
+        blocks=len(groups),
+        data_bytes=sum(group.size_bytes for group in groups),
+        todo={c.name: len(exam.expected) - _done(exam, c.name) for c in spec.engine.checkpoints},
+        preview=_preview(exam),
+        cpus=wanted_cpus(spec),
+        gpus=spec.engine.replicas * spec.engine.gpus_per_replica,
+        warnings=warnings_of(spec),
+    )
+
+
+def _done(exam: Exam, checkpoint: str) -> int:
+    return len(done_ids(exam.run.results, checkpoint) & exam.expected)
+
+
+def _preview(exam: Exam) -> str:
+    first = exam.source.groups(BitMap64([exam.expected.min()]), 1) if exam.expected else []
+    blocks = [block for group in first for block in exam.source.read(group)]
+    for sample in (s for block in blocks for s in to_samples(block, exam.spec.source.columns)):
+        if isinstance(sample, Sample):
+            return prompt_text(exam.task.prompt(sample))
+        return f"(the first row cannot be read: {sample.failure.message})"
+    return "(no rows)"
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """A prompt as a person reads it."""
+    lines = []
+    for message in prompt:
+        parts: list[Any] = ["[image]" if isinstance(part, ImagePart) else part.text for part in message.parts]
+        lines.append(f"{message.role}: {' '.join(parts)}")
+    return "\n".join(lines)

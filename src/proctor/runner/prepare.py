@@ -1,0 +1,60 @@
+"""Second stage: from a source row to a checked request. A fault here costs its own row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from proctor.images import DecodeError, check
+from proctor.rows import ErrorKind, Failure, Sample
+from proctor.runner.blocks import PREPARED, table_of
+from proctor.sources.samples import to_samples
+from proctor.spec import ColumnsSpec
+from proctor.tasks import Task
+
+
+def prepare(block: pa.Table, *, task: Task, columns: ColumnsSpec) -> pa.Table:
+    """Prepares a block of source rows (see `proctor.sources.base`) for the engine."""
+    notices = block["notice"].to_pylist()
+    rows = []
+    for notice, sample in zip(notices, to_samples(block, columns), strict=True):
+        row = _prepared(sample, task) if isinstance(sample, Sample) else _failed(sample.row_id, sample.failure)
+        rows.append({**row, "notice": notice})
+    return table_of(rows, PREPARED, block.num_rows)
+
+
+def _prepared(sample: Sample, task: Task) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "row_id": sample.row_id,
+        "sample_id": sample.sample_id,
+        "n_images": len(sample.images),
+        "images": list(sample.images),
+    }
+    for position, image in enumerate(sample.images):
+        try:
+            check(image)
+        except DecodeError as error:
+            failure = Failure(ErrorKind.PREPARE_DECODE, f"image {position + 1} of {len(sample.images)}: {error}")
+            return {**row, **_failed(sample.row_id, failure)}
+    try:
+        row["target"] = _json(task.target(sample))
+        row["prompt"] = _json(task.prompt(sample))
+    except Exception as error:  # a user's task may raise anything; it costs this row only
+        failure = Failure(ErrorKind.PREPARE_FAILED, f"{type(error).__name__}: {error}")
+        return {**row, **_failed(sample.row_id, failure)}
+    return row
+
+
+def _failed(row_id: int, failure: Failure) -> dict[str, Any]:
+    return {
+        "row_id": row_id,
+        "error_kind": failure.kind.value,
+        "error_message": failure.message,
+        "images": None,
+    }
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()

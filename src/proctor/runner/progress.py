@@ -1,0 +1,223 @@
+"""How a run goes, as numbers: kept by the driver, shown by whoever asks."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from proctor.results import Settled
+from proctor.runner.exam import Exam
+from proctor.runner.hub import HubClient
+
+_TICK = 0.5
+"""Seconds between two looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointProgress:
+    """One checkpoint so far.
+
+    Attributes:
+        total: rows to answer.
+        before: rows that earlier runs had done.
+        done: rows with a final record, `before` included.
+        answered: rows answered by this run.
+        errors: final errors of this run, by kind.
+        retries: retryable errors of this run, by kind.
+        output_tokens: tokens decoded by this run.
+    """
+
+    total: int
+    before: int = 0
+    done: int = 0
+    answered: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    retries: Counter[str] = field(default_factory=Counter)
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A snapshot of a run.
+
+    Attributes:
+        seconds: since the run began.
+        active: checkpoint and sweep that are under way, None between them.
+        rate: rows a second over the last half minute or so.
+        eta_seconds: until every row of every checkpoint is done, None while unknown.
+        events: events so far, by kind.
+    """
+
+    checkpoints: dict[str, CheckpointProgress]
+    seconds: float = 0.0
+    active: tuple[str, int] | None = None
+    rate: float = 0.0
+    eta_seconds: float | None = None
+    events: dict[str, int] = field(default_factory=dict)
+
+
+Observer = Callable[[Progress], None]
+"""Is handed a snapshot about twice a second, from a thread of its own."""
+
+
+def quiet(progress: Progress) -> None:
+    """An observer that shows nothing."""
+
+
+class Tracker:
+    """Adds up what the stream reports, keeps ``status.json`` fresh, and tells the observer."""
+
+    def __init__(self, exam: Exam, observer: Observer) -> None:
+        self._exam, self._observer = exam, observer
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._rate = Rate()
+        total = len(exam.expected)
+        names = [checkpoint.name for checkpoint in exam.spec.engine.checkpoints]
+        self._now = Progress({name: CheckpointProgress(total) for name in names})
+        self._broken: dict[str, str] = {}
+        self._opened: set[str] = set()
+        self.repaired: Counter[str] = Counter()
+        self.broken_reasons: dict[str, str] = {}
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """Names, in order."""
+        return list(self._now.checkpoints)
+
+    @property
+    def snapshot(self) -> Progress:
+        """How the run goes now."""
+        with self._lock:
+            return self._now
+
+    @property
+    def all_engines_broken(self) -> bool:
+        """Whether no engine of the active checkpoint is in order."""
+        return len(self._broken) >= self._exam.spec.engine.replicas
+
+    def settled(self, checkpoint: str, settled: Settled) -> None:
+        """Takes over what the files say; they have the last word."""
+        self.repaired[checkpoint] += settled.duplicates
+        done = len(settled.done & self._exam.expected)
+        with self._lock:
+            entry = replace(self._now.checkpoints[checkpoint], done=done)
+            if checkpoint not in self._opened:
+                self._opened.add(checkpoint)
+                entry = replace(entry, before=done)
+            self._put(checkpoint, entry)
+
+    def add(self, checkpoint: str, tally: dict[str, Any]) -> None:
+        """Adds a block's tally (see `blocks.TALLY`)."""
+        errors, retries = Counter(json.loads(tally["errors"])), Counter(json.loads(tally["retries"]))
+        final = tally["answered"] + errors.total()
+        self._rate.add(final)
+        with self._lock:
+            entry = self._now.checkpoints[checkpoint]
+            self._put(
+                checkpoint,
+                replace(
+                    entry,
+                    done=entry.done + final,
+                    answered=entry.answered + tally["answered"],
+                    errors=entry.errors + errors,
+                    retries=entry.retries + retries,
+                    output_tokens=entry.output_tokens + tally["output_tokens"],
+                ),
+            )
+
+    @contextmanager
+    def sweeping(self, checkpoint: str, sweep: int) -> Iterator[None]:
+        """Marks a sweep as under way."""
+        self._active((checkpoint, sweep))
+        try:
+            yield
+        finally:
+            if self._broken:
+                self.broken_reasons[checkpoint] = next(iter(self._broken.values()))
+            self._broken = {}
+            self._active(None)
+
+    @contextmanager
+    def watching(self, hub: HubClient) -> Iterator[HubClient]:
+        """Looks at the hub and tells the observer, twice a second, while the block runs."""
+        stop = threading.Event()
+
+        def watch() -> None:
+            while not stop.wait(_TICK):
+                self._tick(hub)
+
+        thread = threading.Thread(target=watch, name="proctor-progress", daemon=True)
+        thread.start()
+        try:
+            yield hub
+        finally:
+            stop.set()
+            thread.join(timeout=10)
+            self._tick(hub)
+
+    def _tick(self, hub: HubClient) -> None:
+        events, broken = hub.snapshot()
+        with self._lock:
+            rate = self._rate.value()
+            left = sum(entry.total - entry.done for entry in self._now.checkpoints.values())
+            self._now = replace(
+                self._now,
+                seconds=time.monotonic() - self._began,
+                rate=rate,
+                eta_seconds=left / rate if rate else None,
+                events=events or self._now.events,
+            )
+            self._broken = broken if self._now.active else {}
+        self._exam.run.write("status", status_json(self._now, "running"))
+        self._observer(self._now)
+
+    def _active(self, active: tuple[str, int] | None) -> None:
+        with self._lock:
+            self._now = replace(self._now, active=active)
+
+    def _put(self, checkpoint: str, entry: CheckpointProgress) -> None:
+        self._now = replace(self._now, checkpoints={**self._now.checkpoints, checkpoint: entry})
+
+
+class Rate:
+    """Rows a second over a sliding window."""
+
+    def __init__(self, window: float = 30.0) -> None:
+        self._window = window
+        self._marks: list[tuple[float, int]] = []
+
+    def add(self, rows: int) -> None:
+        """Rows that were just finished."""
+        self._marks.append((time.monotonic(), rows))
+
+    def value(self) -> float:
+        """The rate now."""
+        now = time.monotonic()
+        self._marks = [mark for mark in self._marks if now - mark[0] <= self._window]
+        if not self._marks:
+            return 0.0
+        return sum(rows for _, rows in self._marks) / max(now - self._marks[0][0], _TICK)
+
+
+def status_json(progress: Progress, state: str) -> dict[str, Any]:
+    """Plain data for ``status.json``."""
+    return {
+        "state": state,
+        "time": time.time(),
+        "seconds": round(progress.seconds, 1),
+        "active": progress.active,
+        "rate": round(progress.rate, 2),
+        "eta_seconds": None if progress.eta_seconds is None else round(progress.eta_seconds),
+        "events": progress.events,
+        "checkpoints": {
+            name: {"total": x.total, "done": x.done, "errors": x.errors, "retries": x.retries}
+            for name, x in progress.checkpoints.items()
+        },
+    }

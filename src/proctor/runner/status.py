@@ -1,0 +1,52 @@
+"""How a run stands, read from its directory alone: while it is live and after a crash, without Ray."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from proctor.results import RunDir
+from proctor.results.parts import checkpoint_of, is_tombstone, parts_of
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run as its files tell it.
+
+    Attributes:
+        state: ``running``, ``crashed`` (its driver is gone without a word), or the name of its exit code.
+        done: rows with a final record, by checkpoint.
+        total: rows expected of each checkpoint.
+        last: the last ``status.json``.
+        verdict: the last ``reconciliation.json``, None before the run first closed.
+    """
+
+    state: str
+    total: int
+    done: dict[str, int]
+    last: dict[str, Any]
+    verdict: dict[str, Any] | None
+
+
+def read_status(run: RunDir) -> RunStatus:
+    """Reads the status of `run`.
+
+    Raises:
+        UserError: the stored spec cannot be read.
+    """
+    last = run.read("status") or {}
+    spec = run.spec()
+    done = {checkpoint.name: 0 for checkpoint in spec.engine.checkpoints} if spec else {}
+    for part in parts_of(run.results):
+        if not is_tombstone(part):
+            name = checkpoint_of(part)
+            done[name] = done.get(name, 0) + pq.read_metadata(part).num_rows
+    state = last.get("state", "starting")
+    if run.live:
+        state = "running"
+    elif state in ("running", "starting"):
+        state = "crashed"
+    total = (run.read("source") or {}).get("rows", 0)
+    return RunStatus(state, total, done, last, run.read("reconciliation"))

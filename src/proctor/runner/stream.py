@@ -1,0 +1,136 @@
+"""One sweep on Ray Data: read -> prepare -> infer -> score and write. The driver sees counts, never rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import ray
+from pyroaring import BitMap64
+from ray.data import ActorPoolStrategy, DataContext, Datasource, ReadTask
+from ray.data.block import BlockMetadata
+from typing_extensions import override
+
+from proctor.runner.exam import Exam
+from proctor.runner.finish import Desk, finish
+from proctor.runner.hub import HubClient
+from proctor.runner.infer import Infer
+from proctor.runner.prepare import prepare
+from proctor.sources.base import ReadGroup, Source
+
+_MB = 1_000_000
+
+
+class RowsDatasource(Datasource):
+    """Feeds planned read groups to Ray, one read task each, so that a block is exactly a group."""
+
+    def __init__(self, source: Source, groups: Sequence[ReadGroup]) -> None:
+        super().__init__()
+        self._source, self._groups = source, groups
+
+    @override
+    def get_name(self) -> str:
+        """Name in Ray's own displays."""
+        return "Rows"
+
+    @override
+    def estimate_inmemory_data_size(self) -> int:
+        """Bytes of all groups together."""
+        return sum(int(group.size_bytes) for group in self._groups)
+
+    @override
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: DataContext | None = None
+    ) -> list[ReadTask]:
+        """One task a group. Ray calls this several times: it is pure and cheap."""
+        return [_read_task(self._source, group) for group in self._groups]
+
+
+def _read_task(source: Source, group: ReadGroup) -> ReadTask:
+    metadata = BlockMetadata(
+        num_rows=len(group.row_ids), size_bytes=int(group.size_bytes), input_files=None, exec_stats=None
+    )
+
+    def read() -> Iterable[pa.Table]:
+        return source.read(group)
+
+    return ReadTask(read, metadata)
+
+
+def stream(exam: Exam, checkpoint: str, todo: BitMap64, sweep: int, hub: HubClient) -> Iterator[dict[str, Any]]:
+    """Runs `todo` through the engines once and yields a tally (see `blocks.TALLY`) for each block that was written.
+
+    Closing the iterator ends the execution. Rows that do not come back are simply still unanswered.
+    """
+    spec = exam.spec
+    groups = exam.source.groups(todo, block_rows(spec.stream.block_rows, sweep), int(spec.stream.block_mb * _MB))
+    _configure(exam)
+    rows = ray.data.read_datasource(
+        RowsDatasource(exam.source, groups), override_num_blocks=len(groups), ray_remote_args=_reader_args(exam)
+    )
+    tallies = (
+        rows.map_batches(
+            prepare,
+            batch_size=None,
+            batch_format="pyarrow",
+            fn_kwargs={"task": exam.task, "columns": spec.source.columns},
+            num_cpus=_prepare_cpus(exam),
+        )
+        .map_batches(
+            Infer,
+            batch_size=None,
+            batch_format="pyarrow",
+            fn_constructor_args=(exam.engine_setup(checkpoint), hub),
+            compute=_engines(exam, len(groups)),
+            num_cpus=spec.engine.cpus_per_replica,
+            num_gpus=spec.engine.gpus_per_replica or None,
+        )
+        .map_batches(
+            finish,
+            batch_size=None,
+            batch_format="pyarrow",
+            fn_kwargs={"desk": Desk(str(exam.run.root), checkpoint, sweep, exam.task)},
+            num_cpus=_prepare_cpus(exam),
+        )
+    )
+    for batch in tallies.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        yield from batch.to_pylist()
+
+
+def block_rows(most: int, sweep: int) -> int:
+    """Rows in a block of the given sweep (1, 2, ...): what vanished runs again in smaller company each time."""
+    return max(1, most // 8 ** (sweep - 1))
+
+
+def _engines(exam: Exam, blocks: int) -> ActorPoolStrategy:
+    in_flight = exam.spec.stream.blocks_in_flight
+    return ActorPoolStrategy(
+        size=min(exam.spec.engine.replicas, blocks),
+        max_tasks_in_flight_per_actor=in_flight,
+        max_concurrent_calls_per_actor=in_flight,
+        enable_true_multi_threading=True,
+    )
+
+
+def _prepare_cpus(exam: Exam) -> float:
+    """Never the engines' own number: Ray would fuse preparation into the actor, where it dies with the engine."""
+    cpus = exam.spec.stream.prepare_cpus
+    return cpus * 0.99 if math.isclose(cpus, exam.spec.engine.cpus_per_replica) else cpus
+
+
+def _reader_args(exam: Exam) -> dict[str, Any]:
+    return {"num_cpus": _prepare_cpus(exam)}
+
+
+def _configure(exam: Exam) -> None:
+    """Settings of Ray Data for this sweep: a lost block never ends it, silence does, and blocks stay as planned."""
+    limits = exam.spec.limits
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.max_errored_blocks = -1
+    context.execution_no_progress_timeout_s = math.ceil(
+        limits.load_seconds * limits.init_attempts + 4 * limits.stall_seconds + 120
+    )
+    context.target_max_block_size = max(128 << 20, 4 * int(exam.spec.stream.block_mb * _MB))
