@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from proctor.api import run
     from proctor.rows import ErrorKind, UserError
-    from proctor.runner import RunOutcome, run
+    from proctor.runner import RunOutcome
     from proctor.spec import RunSpec, load_spec
 
 __version__ = "0.1.0"
@@ -21,7 +22,7 @@ _HOMES = {
     "RunSpec": "proctor.spec",
     "UserError": "proctor.rows",
     "load_spec": "proctor.spec",
-    "run": "proctor.runner",
+    "run": "proctor.api",
 }
 
 __all__ = ["ErrorKind", "RunOutcome", "RunSpec", "UserError", "__version__", "load_spec", "run"]

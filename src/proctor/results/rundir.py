@@ -105,6 +105,11 @@ class RunDir:
                 continue
         return events
 
+    def append_event(self, event: Event) -> None:
+        """Appends one event. Only for the driver, while no other process writes events."""
+        with self.events_file.open("ab") as file:
+            file.write(msgspec.json.encode(event) + b"\n")
+
     def records(self, connection: duckdb.DuckDBPyConnection, checkpoint: str | None = None) -> duckdb.DuckDBPyRelation:
         """All records, or those of one checkpoint, as a DuckDB relation.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import IntEnum
+from pathlib import Path
 
 import duckdb
 
@@ -31,6 +32,7 @@ class RunOutcome:
         exit_code: 0 complete, 2 complete with too many errors, 3 incomplete, 130 interrupted.
         summaries: what each checkpoint scored.
         reasons: why engines were given up, by checkpoint.
+        report: the report, None when it was not (or could not be) written.
     """
 
     run: RunDir
@@ -39,6 +41,7 @@ class RunOutcome:
     summaries: dict[str, Summary]
     progress: Progress
     reasons: dict[str, str]
+    report: Path | None = None
 
 
 def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +59,9 @@ def _read_task(source: Source, group: ReadGroup) -> ReadTask:
     return ReadTask(read, metadata)
 
 
-def stream(exam: Exam, checkpoint: str, todo: BitMap64, sweep: int, hub: HubClient) -> Iterator[dict[str, Any]]:
+def stream(
+    exam: Exam, checkpoint: str, todo: BitMap64, sweep: int, hub: HubClient
+) -> Generator[dict[str, Any], None, None]:
     """Runs `todo` through the engines once and yields a tally (see `blocks.TALLY`) for each block that was written.
 
     Closing the iterator ends the execution. Rows that do not come back are simply still unanswered.

@@ -89,10 +89,10 @@ class Task(Protocol):
         """
 
     def score(self, parsed: Any, target: Any) -> Scores:
-        """Marks a parsed answer."""
+        """Marks a parsed answer. A `target` of None (the row has none) fills the columns of the prediction only."""
 
     def summary(self, records: duckdb.DuckDBPyRelation, expected: int) -> Summary:
         """Adds up one checkpoint's records (schema `proctor.rows.records.record_schema(self.columns)`).
 
-        Only rows with an answer that parsed count as answered; `expected` is how many rows there should be.
+        Only rows with an answer that parsed are scored; `expected` is how many rows there should be.
         """

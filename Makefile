@@ -1,0 +1,56 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+VLLM := .venv-vllm
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+export OMP_NUM_THREADS ?= 1
+export RAY_AUTH_MODE ?= disabled
+export RAY_USAGE_STATS_ENABLED ?= 0
+
+.PHONY: setup setup-vllm demo test bench lint docs clean help
+
+help:
+	@echo "make setup   the environment, in $(VENV)"
+	@echo "make demo    set up, then evaluate four checkpoints of a tiny model over 2,000 scenes, with faults planted"
+	@echo "make test    set up (vLLM's CPU build too), then run every test"
+	@echo "make lint    formatting, style, types, import floors, dependencies, docs"
+	@echo "make bench   run the benchmarks (one: make bench ONLY=mds)"
+
+setup: $(VENV)/.done
+
+$(VENV)/.done: pyproject.toml scripts/setup_env.py
+	$(PYTHON) scripts/setup_env.py main $(VENV)
+	@touch $@
+
+setup-vllm: $(VLLM)/.done
+
+$(VLLM)/.done: pyproject.toml scripts/setup_env.py
+	$(PYTHON) scripts/setup_env.py vllm $(VLLM)
+	@touch $@
+
+demo: setup
+	$(BIN)/proctor demo --out demo-run
+	@echo "demo done: open demo-run/run/report.html"
+
+test: setup setup-vllm
+	$(BIN)/pytest $(PYTEST_ARGS)
+	@echo "tests done"
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+	$(BIN)/python scripts/spec_reference.py --check
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: setup
+	$(BIN)/python -m benchmarks $(ONLY)
+
+docs: setup
+	$(BIN)/mkdocs serve
+
+clean:
+	rm -rf $(VENV) $(VLLM) demo-run site .mypy_cache .ruff_cache .pytest_cache

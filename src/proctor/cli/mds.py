@@ -1,0 +1,53 @@
+"""``proctor mds``: look into MDS data sets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proctor.cli.output import json_line, stdout, table
+from proctor.cli.run import Json
+
+app = typer.Typer(help="Look into MDS data sets.", no_args_is_help=True)
+DataSet = Annotated[Path, typer.Argument(metavar="PATH", help="Directory with an index.json.")]
+
+
+@app.command("inspect")
+def inspect(path: DataSet, json: Json = False) -> None:
+    """Describe a data set from its index; no shard is opened."""
+    from proctor.sources.mds.verify import inspect as inspect_mds
+
+    found = inspect_mds(path)
+    if json:
+        json_line("mds", **asdict(found))
+        return
+    stdout.print(f"[bold]{found.rows:,} rows[/] in {found.shards:,} shards", highlight=False)
+    stdout.print(
+        f"{found.raw_bytes / 1e6:,.1f} MB, {found.stored_bytes / 1e6:,.1f} MB as stored; "
+        f"{found.mean_row_bytes:,.0f} bytes a row; largest shard {found.largest_shard_bytes / 1e6:,.1f} MB"
+    )
+    stdout.print(f"compression: {', '.join(found.compressions) or 'none'}")
+    stdout.print(f"hashes: {', '.join(found.hashes) or 'none (a flipped byte inside a value cannot be noticed)'}")
+    stdout.print(table(["column", "encoding", "type"], [(c.name, c.encoding, c.arrow_type) for c in found.columns]))
+
+
+@app.command("verify")
+def verify(path: DataSet, json: Json = False) -> None:
+    """Read every byte of a data set and list what is wrong. Exit code 2 when something is."""
+    from proctor.sources.mds.verify import verify as verify_mds
+
+    count = 0
+    for count, finding in enumerate(verify_mds(path), start=1):  # noqa: B007 (the last count is the result)
+        if json:
+            json_line("finding", **asdict(finding))
+        else:
+            where = finding.file if finding.row is None else f"{finding.file}, row {finding.row}"
+            stdout.print(f"{where}: {finding.problem}", markup=False, soft_wrap=True)
+    if json:
+        json_line("done", findings=count)
+    else:
+        stdout.print(f"{count:,} findings" if count else "every shard is sound")
+    raise typer.Exit(2 if count else 0)

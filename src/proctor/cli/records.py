@@ -1,0 +1,54 @@
+"""``proctor errors`` and ``proctor export``: what the records say."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proctor.cli.output import json_line, stdout, table
+from proctor.cli.run import Json, RunPath
+from proctor.results import RunDir
+from proctor.results.export import errors_of, export_records
+
+Checkpoint = Annotated[str | None, typer.Option("--checkpoint", help="Only this checkpoint.")]
+
+
+class Format(StrEnum):
+    """Formats of an export."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+def errors(
+    run_dir: RunPath,
+    kind: Annotated[str | None, typer.Option("--kind", help="Only this error kind, e.g. infer.crashed.")] = None,
+    checkpoint: Checkpoint = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many rows.")] = 50,
+    json: Json = False,
+) -> None:
+    """List the rows that ended in an error, with the reason."""
+    found, total = errors_of(RunDir.existing(run_dir), kind=kind, checkpoint=checkpoint, limit=limit)
+    if json:
+        for row in found:
+            json_line("error", **row)
+        return
+    stdout.print(table(["row", "sample", "checkpoint", "kind", "message"], [list(row.values()) for row in found]))
+    stdout.print(f"{len(found):,} of {total:,} rows shown" if total > len(found) else f"{total:,} rows")
+
+
+def export(
+    run_dir: RunPath,
+    format_: Annotated[Format, typer.Option("--format", help="Format of the file.")] = Format.PARQUET,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write. Default: records.FORMAT in RUN.")] = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Write all records into one file."""
+    run = RunDir.existing(run_dir)
+    target = out or run.root / f"records.{format_}"
+    rows = export_records(run, target, format_.value, checkpoint=checkpoint)
+    stdout.print(f"{rows:,} records in {target}", markup=False, soft_wrap=True)

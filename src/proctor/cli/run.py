@@ -1,0 +1,81 @@
+"""``proctor run``, ``plan`` and ``status``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proctor.cli.output import json_line, stderr, stdout, table
+from proctor.spec import load_spec, warnings_of
+
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file that describes the run.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key by its dotted path. May be given several times."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, and nothing else, on stdout.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+
+
+def run(
+    spec: SpecFile,
+    set_: Set = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Put an earlier run aside and start anew.")] = False,
+    json: Json = False,
+) -> None:
+    """Evaluate a model over a data set, or resume where an earlier run of the same spec stopped.
+
+    Exit code: 0 complete, 2 complete but too many errors, 3 incomplete, 1 a mistake in the input, 130 interrupted.
+    """
+    loaded = load_spec(spec, set_ or [])
+    for warning in warnings_of(loaded):
+        stderr.print(f"[yellow]warning:[/] {warning}")
+    from proctor.api import run as run_spec
+    from proctor.cli.outcome import show_outcome
+    from proctor.cli.panel import display
+
+    with display(json=json) as observer:
+        outcome = run_spec(loaded, fresh=fresh, observer=observer)
+    show_outcome(outcome, resume=f"proctor run {spec}", json=json)
+    raise typer.Exit(int(outcome.exit_code))
+
+
+def plan(spec: SpecFile, set_: Set = None, json: Json = False) -> None:
+    """Show what a run would do, without doing it."""
+    from proctor.runner.plan import make_plan
+
+    loaded = load_spec(spec, set_ or [])
+    made = make_plan(loaded)
+    if json:
+        json_line("plan", **asdict(made))
+        return
+    for warning in made.warnings:
+        stderr.print(f"[yellow]warning:[/] {warning}")
+    stdout.print(f"[bold]{made.rows:,} rows[/] from {loaded.source.path} ({loaded.source.kind})")
+    stdout.print(f"{made.blocks:,} blocks, {made.data_bytes / 1e6:,.1f} MB of data")
+    stdout.print(
+        f"{loaded.engine.replicas} x {loaded.engine.kind}, {loaded.engine.batch_size} rows at once each; "
+        f"{made.cpus:g} CPUs and {made.gpus:g} GPUs of Ray"
+    )
+    stdout.print(f"run directory: {loaded.run_dir}")
+    stdout.print(table(["checkpoint", "rows to do"], list(made.todo.items())))
+    stdout.print(table(["column", "type"], list(made.columns.items())))
+    stdout.print("[bold]first prompt[/]")
+    stdout.print(made.preview, markup=False)
+
+
+def status(run_dir: RunPath, json: Json = False) -> None:
+    """Show how a run stands, from its directory alone: while it is live and after a crash."""
+    from proctor.cli.panel import status_table
+    from proctor.results import RunDir
+    from proctor.runner.status import read_status
+
+    found = read_status(RunDir.existing(run_dir))
+    if json:
+        json_line("status", **asdict(found))
+        return
+    stdout.print(f"[bold]{found.state}[/]  {run_dir}")
+    stdout.print(status_table(found))

@@ -1,0 +1,67 @@
+"""Questions to the records of a run, and all of them in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from proctor.results.files import write_whole
+from proctor.results.parts import parts_of
+from proctor.results.rundir import RunDir
+from proctor.rows import ErrorKind, UserError
+
+_COPY = {"csv": "FORMAT csv, HEADER", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION zstd"}
+
+
+def errors_of(run: RunDir, *, kind: str | None, checkpoint: str | None, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """Rows that ended in an error (at most `limit`), and how many there are.
+
+    Raises:
+        UserError: there is no such kind or checkpoint.
+    """
+    if kind is not None and kind not in set(ErrorKind):
+        raise UserError(f"no error kind {kind!r}", fix=f"one of {', '.join(ErrorKind)}")
+    if not _has_records(run, checkpoint):
+        return [], 0
+    with duckdb.connect() as connection:
+        found = run.records(connection, checkpoint).filter("error_kind IS NOT NULL")
+        if kind is not None:
+            found = found.filter(f"error_kind = '{ErrorKind(kind).value}'")
+        total = found.count("*").fetchone()
+        rows = found.select("row_id, sample_id, checkpoint, error_kind, error_message").order("row_id, checkpoint")
+        names = rows.columns
+        return [dict(zip(names, row, strict=True)) for row in rows.limit(limit).fetchall()], total[0] if total else 0
+
+
+def export_records(run: RunDir, target: Path, form: str, *, checkpoint: str | None) -> int:
+    """Writes all records to `target` (``csv``, ``jsonl`` or ``parquet``), whole or not at all; returns how many.
+
+    Raises:
+        UserError: there are no records, no such checkpoint, or `target` cannot be written.
+    """
+    if not _has_records(run, checkpoint):
+        raise UserError("no records yet", where=str(run.root))
+    with duckdb.connect() as connection:
+        records = run.records(connection, checkpoint).order("checkpoint, row_id")
+        connection.register("records", records)
+        try:
+            write_whole(target, lambda draft: _copy(connection, draft, form))
+        except (OSError, duckdb.IOException) as error:
+            raise UserError(f"cannot write: {error}", where=str(target)) from error
+        counted = records.count("*").fetchone()
+        return counted[0] if counted else 0
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, draft: Path, form: str) -> None:
+    name = str(draft).replace("'", "''")
+    connection.execute(f"COPY (FROM records) TO '{name}' ({_COPY[form]})")
+
+
+def _has_records(run: RunDir, checkpoint: str | None) -> bool:
+    spec = run.spec()
+    names = [c.name for c in spec.engine.checkpoints] if spec else []
+    if checkpoint is not None and checkpoint not in names:
+        raise UserError(f"no checkpoint {checkpoint!r} in this run", where=str(run.root), fix=f"one of {names}")
+    return bool(parts_of(run.results, checkpoint))
