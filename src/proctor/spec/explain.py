@@ -59,8 +59,8 @@ def _nearest_word(value: Any, expected: str) -> str | None:
 def _data_key(loc: tuple[int | str, ...], data: Any) -> Key:
     """The location without the union tags that pydantic puts in: only steps that the data really has."""
     key: list[str | int] = []
-    for position, step in enumerate(loc):
-        if isinstance(data, dict) and step not in data and step == data.get("kind") and position < len(loc) - 1:
+    for step in loc:
+        if isinstance(data, dict) and step not in data and step == data.get("kind"):
             continue
         key.append(step)
         data = _below(data, step)

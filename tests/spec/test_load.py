@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from proctor.rows import UserError
+from proctor.spec import build_spec, load_spec
+from proctor.spec.load import apply_override
+
+
+def mistake(plain: dict[str, Any], *overrides: str) -> str:
+    data = copy.deepcopy(plain)
+    for override in overrides:
+        apply_override(data, override)
+    with pytest.raises(UserError) as caught:
+        build_spec(data)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("engine.bach_size=3", "engine.bach_size: unknown key 'bach_size' (did you mean 'batch_size'?)"),
+        ("source.columns.image=[]", "source.columns.image: unknown key 'image' (did you mean 'images'?)"),
+        ("enginee={}", "enginee: unknown key 'enginee' (did you mean 'engine'?)"),
+        ("engine.base_url=http://x", "engine.base_url: unknown key 'base_url'"),
+        ("source.allow_pickle='False'", "source.allow_pickle: 'False' is text, not a boolean (write true or false"),
+        ("source.allow_pickle='maybe'", "source.allow_pickle: 'maybe' is text, not a boolean (true or false)"),
+        ("source.allow_pickle=0", "source.allow_pickle: input should be a valid boolean, not 0"),
+        ("sampling.logprobs='no'", "sampling.logprobs: 'no' is text, not a boolean"),
+        ("engine.batch_size='16'", "engine.batch_size: '16' is text, not a number"),
+        ("engine.batch_size=1.5", "engine.batch_size: input should be a valid integer"),
+        ("engine.batch_size=0", "engine.batch_size: input should be greater than or equal to 1, not 0"),
+        ("sampling.temperature=1e-3", "sampling.temperature: '1e-3' is text, not a number (write it without quotes"),
+        ("engine.kind=vlm", "engine: `kind` must be one of 'transformers', 'vllm', 'openai', 'scripted' (did you mean"),
+        ("task={}", "task: `kind` must be one of"),
+        ("engine.checkpoints=[]", "engine.checkpoints: list should have at least 1 item"),
+        ("engine.checkpoints=[a/x, b/x]", "engine.checkpoints: checkpoint names must be unique, x is there more than"),
+        ("engine.checkpoints=[{name: ../x, path: x}]", "engine.checkpoints.0.name: string should match pattern"),
+        ("engine.faults=[{kind: crash}]", "engine.faults.0: a fault chooses rows either by `rows` or by `every`"),
+        ("engine.faults=[{kind: crash, rows: [1], checkpoint: c}]", "engine: a fault names the checkpoint 'c'"),
+        ("engine.max_model_len=64", "spec: sampling.max_tokens (64) leaves no room for a prompt"),
+        ("task={kind: regex, pattern: '('}", "task.pattern: not a regular expression"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_key_and_the_cure(plain: dict[str, Any], override: str, said: str) -> None:
+    message = mistake(plain, override)
+    assert message.startswith(said)
+    assert "\n" not in message
+
+
+def test_further_mistakes_are_counted(plain: dict[str, Any]) -> None:
+    assert "[and 1 more]" in mistake(plain, "limits.sweeps=0", "engine.batch_size=0")
+
+
+def test_a_missing_key_is_named(plain: dict[str, Any]) -> None:
+    del plain["source"]["path"]
+    with pytest.raises(UserError, match=r"^source\.path: required, but not there$"):
+        build_spec(plain)
+
+
+def test_the_file_and_line_of_a_mistake_are_named(tmp_path: Path, plain: dict[str, Any]) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("# a comment\n" + yaml.safe_dump({**plain, "limits": {"sweep": 2}}, sort_keys=False))
+    line = file.read_text().splitlines().index("  sweep: 2") + 1
+    with pytest.raises(UserError) as caught:
+        load_spec(file)
+    assert str(caught.value) == f"{file}:{line}: limits.sweep: unknown key 'sweep' (did you mean 'sweeps'?)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1", "not YAML"),
+        ("- 1\n- 2\n", "a spec is a mapping of keys"),
+        ("", "a spec is a mapping of keys"),
+        ("run_dir: a\nrun_dir: b\n", ":2: the key 'run_dir' stands twice"),
+        ("engine: {kind: vllm,\n kind: scripted}\n", ":2: the key 'kind' stands twice"),
+    ],
+)
+def test_yaml_traps_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        load_spec(file)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(str(file))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nowhere\.yaml: cannot read the spec: No such file"):
+        load_spec(tmp_path / "nowhere.yaml")
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not UTF-8"):
+        load_spec(file)
+
+
+def test_overrides_are_yaml_by_dotted_path_with_the_same_checks(tmp_path: Path, plain: dict[str, Any]) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(plain))
+    spec = load_spec(
+        file,
+        ["engine.batch_size=4", "sampling.stop=[a, b]", "engine.checkpoints.1=other/c", "limits.max_error_rate=0.5"],
+    )
+    assert spec.engine.batch_size == 4
+    assert spec.sampling.stop == ["a", "b"]
+    assert [c.name for c in spec.engine.checkpoints] == ["a", "c"]
+    assert spec.limits.max_error_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("engine.batch_size", "not of the form key=value"),
+        ("=3", "not of the form key=value"),
+        ("run_dir.x.y=3", "there are no keys below"),
+        ("run_dir.x=3", "holds a single value"),
+        ("engine.checkpoints.7=x", "not a position in a list of 2"),
+        ("engine.options={a: [}", "the value is not YAML"),
+    ],
+)
+def test_a_wrong_override_is_told(plain: dict[str, Any], override: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        apply_override(plain, override)
+    assert said in str(caught.value)
+    assert f"--set {override}" in str(caught.value)
+
+
+def test_relative_paths_start_at_the_file_and_names_on_servers_are_left_alone(
+    tmp_path: Path, plain: dict[str, Any]
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(plain))
+    spec = load_spec(file)
+    assert spec.run_dir == str(tmp_path / "out")
+    assert spec.source.path == str(tmp_path / "data")
+    assert spec.engine.checkpoints[0].path == str(tmp_path / "weights/a")
+    plain["source"]["path"] = "s3://bucket/data"
+    plain["engine"] = {"kind": "openai", "checkpoints": ["org/model"], "base_url": "http://127.0.0.1:1/v1"}
+    file.write_text(yaml.safe_dump(plain))
+    spec = load_spec(file)
+    assert spec.source.path == "s3://bucket/data"
+    assert spec.engine.checkpoints[0].path == "org/model"
+    assert spec.engine.checkpoints[0].name == "model"

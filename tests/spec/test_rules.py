@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from proctor.spec import build_spec, differences, dump_spec, masked, warnings_of
+
+
+def test_what_is_stored_reads_back_as_the_same_spec(plain: dict[str, Any]) -> None:
+    spec = build_spec(plain)
+    assert build_spec(yaml.safe_load(dump_spec(spec))) == spec
+
+
+def test_every_default_is_written_out(plain: dict[str, Any]) -> None:
+    stored = yaml.safe_load(dump_spec(build_spec(plain)))
+    assert stored["limits"]["stall_seconds"] == 120.0
+    assert stored["source"]["verify_hashes"] is True
+
+
+def test_secrets_are_masked_wherever_they_stand() -> None:
+    data = {
+        "options": {"api_key": "abc", "hf_token": "def", "n": 1, "nested": [{"password": "x"}]},
+        "api_key_env": "OPENAI_API_KEY",
+        "url": "http://user:pw@host/v1",
+        "monkey": "banana",
+    }
+    assert masked(data) == {
+        "options": {"api_key": "***", "hf_token": "***", "n": 1, "nested": [{"password": "***"}]},
+        "api_key_env": "OPENAI_API_KEY",
+        "url": "http://***@host/v1",
+        "monkey": "banana",
+    }
+
+
+def test_keys_that_change_answers_differ_and_free_keys_do_not(plain: dict[str, Any]) -> None:
+    before = build_spec(plain)
+    free = {**plain, "limits": {"sweeps": 9}, "stream": {"block_rows": 3}, "run_dir": "elsewhere"}
+    assert differences(before, build_spec(free)) == []
+    after = build_spec({**plain, "sampling": {"max_tokens": 5}, "engine": {**plain["engine"], "batch_size": 2}})
+    assert [str(d) for d in differences(before, after)] == [
+        "engine.batch_size: 16 -> 2",
+        "sampling.max_tokens: 64 -> 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"sampling": {"top_p": 0.9}}, "sampling.top_p"),
+        ({"sampling": {"seed": 3}}, "sampling.seed"),
+        ({"source": {"kind": "mds", "path": "d"}}, "source.columns.target"),
+        (
+            {
+                "source": {"kind": "mds", "path": "d", "columns": {"prompt": "q", "target": "t"}},
+                "task": {"kind": "exact", "prompt": "?"},
+            },
+            "task.prompt",
+        ),
+        (
+            {"engine": {"kind": "vllm", "checkpoints": ["a"], "device": "cpu", "gpus_per_replica": 1.0}},
+            "engine.gpus_per_replica",
+        ),
+        ({"engine": {"kind": "scripted", "checkpoints": ["a"]}, "sampling": {"max_tokens": 3}}, "sampling.max_tokens"),
+    ],
+)
+def test_a_setting_without_effect_is_a_warning(plain: dict[str, Any], change: dict[str, Any], key: str) -> None:
+    assert warnings_of(build_spec(plain)) == []
+    found = warnings_of(build_spec({**plain, **change}))
+    assert len(found) == 1
+    assert found[0].startswith(key)
+
+
+def test_importing_the_ground_stays_light() -> None:
+    code = (
+        "import sys, proctor, proctor.rows\n"
+        "heavy = {'ray', 'torch', 'pandas', 'pyarrow', 'transformers', 'duckdb', 'PIL'}\n"
+        "assert not {*heavy, 'pydantic'} & set(sys.modules), sys.modules\n"
+        "import proctor.spec\n"
+        "assert not heavy & set(sys.modules), sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
