@@ -1,0 +1,143 @@
+"""One model in transformers: rows in, answers out, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig
+
+from proctor.engines.base import EngineConfig, Reporter
+from proctor.engines.chat import Chat
+from proctor.engines.hf_processor import load_processor, takes_images
+from proctor.engines.prepare import Prepared
+from proctor.engines.refusal import Refused, check_length, rejected
+from proctor.engines.row_decoding import Choose, Finish, Row, decoded, new_row
+from proctor.engines.sampling import cut_at_stop
+from proctor.rows import Response
+
+PROCESSOR_OPTION = "mm_processor_kwargs"
+"""Arguments for the processor's call (e.g. `max_pixels`), under the name that vLLM uses for the same thing."""
+
+
+class HFModel:
+    """A loaded model with its processor.
+
+    Args:
+        config: the engine's configuration; its options go to `from_pretrained`, `mm_processor_kwargs` to the processor.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        directory = Path(config.model)
+        options = dict(config.options)
+        self._processor_arguments: dict[str, Any] = options.pop(PROCESSOR_OPTION, {})
+        trusted = bool(options.get("trust_remote_code", False))
+        images = takes_images(directory, trust_remote_code=trusted)
+        self.processor = load_processor(directory, images=images, trust_remote_code=trusted)
+        self.chat = Chat(self.processor, takes_images=images)
+        self._model = _load(directory, config, options, images=images)
+        self._end_ids = _end_ids(self._model, self.chat.tokenizer)
+        self._model.generation_config = _plain_generation(self._model.generation_config, self.chat.tokenizer)
+        self.max_len = _longest(self._model, config.max_model_len)
+
+    def answers(self, rows: Sequence[Prepared], report: Reporter) -> list[Response]:
+        """Answers a batch of rows that either all bring images or all bring none; too long rows are refused unrun."""
+        inputs, refusals = self._fitting_inputs(rows)
+        running = [row for row in rows if row.request.id not in refusals]
+        done = self._generate(running, inputs, report) if running else []
+        return [refusal.response(request_id) for request_id, refusal in refusals.items()] + done
+
+    def _fitting_inputs(self, rows: Sequence[Prepared]) -> tuple[Any, dict[int, Refused]]:
+        inputs = self._inputs(rows)
+        refusals: dict[int, Refused] = {}
+        for row, length in zip(rows, inputs["attention_mask"].sum(1).tolist(), strict=True):
+            try:
+                check_length(length, row.request.sampling.max_tokens, self.max_len)
+            except Refused as refusal:
+                refusals[row.request.id] = refusal
+        if refusals:
+            running = [row for row in rows if row.request.id not in refusals]
+            inputs = self._inputs(running) if running else inputs
+        return inputs, refusals
+
+    def _inputs(self, rows: Sequence[Prepared]) -> Any:
+        texts = [row.text for row in rows]
+        arguments: dict[str, Any] = {"padding": True, "return_tensors": "pt"}
+        if not self.chat.needs_special_tokens(texts[0]):
+            arguments["add_special_tokens"] = False
+        if not self.chat.takes_images:
+            return self.processor(texts, return_token_type_ids=False, **arguments)
+        images = [row.images for row in rows] if rows[0].images else None
+        try:
+            return self.processor(images=images, text=texts, **arguments, **self._processor_arguments)
+        except ValueError as error:
+            if len(rows) > 1:
+                raise
+            raise rejected(f"the model's processor does not take the row: {error}") from error
+
+    def _generate(self, rows: Sequence[Prepared], inputs: Any, report: Reporter) -> list[Response]:
+        inputs = inputs.to(self._model.device, dtype=self._model.dtype)
+        state = [new_row(row.request, self._model.device) for row in rows]
+        choose = Choose(state)
+        finish = Finish(state, choose, self.chat.tokenizer, self._end_ids, report)
+        with torch.inference_mode():
+            self._model.generate(
+                **inputs,
+                max_new_tokens=max(row.sampling.max_tokens for row in state),
+                logits_processor=[choose],
+                stopping_criteria=[finish],
+            )
+        lengths = inputs["attention_mask"].sum(1).tolist()
+        return [self._response(*answered) for answered in zip(rows, state, lengths, strict=True)]
+
+    def _response(self, row: Prepared, state: Row, prompt_tokens: int) -> Response:
+        return Response(
+            id=row.request.id,
+            text=self._text(state),
+            token_ids=tuple(state.token_ids),
+            logprobs=tuple(state.logprobs) if state.sampling.logprobs else None,
+            finish_reason=state.finish_reason,
+            prompt_tokens=prompt_tokens,
+        )
+
+    def _text(self, state: Row) -> str:
+        text = decoded(self.chat.tokenizer, state.token_ids)
+        # A character whose bytes are not all there yet is no part of the answer (vLLM holds it back as well).
+        return cut_at_stop(text, state.sampling.stop).rstrip("\ufffd")
+
+
+def _load(directory: Path, config: EngineConfig, options: dict[str, Any], *, images: bool) -> Any:
+    kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
+    model = kind.from_pretrained(directory, dtype=config.dtype, **options).eval()
+    return model if "device_map" in options else model.to(_device(config.device))
+
+
+def _device(wanted: str) -> str:
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return wanted
+
+
+def _end_ids(model: Any, tokenizer: Any) -> list[int]:
+    """Every token that ends an answer: the model's own list and the tokenizer's, as vLLM has it."""
+    own = model.generation_config.eos_token_id
+    ids = [own] if isinstance(own, int) else list(own or ())
+    return list(dict.fromkeys([*ids, tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else ids))
+
+
+def _plain_generation(own: Any, tokenizer: Any) -> GenerationConfig:
+    """Greedy and without penalties: only the row's own `Sampling` decides, not what the model's makers recommend."""
+    return GenerationConfig(
+        do_sample=False,
+        bos_token_id=own.bos_token_id,
+        eos_token_id=own.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+
+def _longest(model: Any, wanted: int | None) -> int:
+    own = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    limits = [limit for limit in (own, wanted) if limit is not None]
+    return min(limits) if limits else 2**31

@@ -1,0 +1,71 @@
+"""From the engine's configuration to vLLM's own arguments."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from proctor.engines.base import EngineConfig
+from proctor.engines.options import check_options
+
+RESERVED = {
+    "model": "engine.checkpoints",
+    "dtype": "engine.dtype",
+    "max_model_len": "engine.max_model_len",
+    "max_num_seqs": "engine.batch_size",
+}
+"""Arguments that have a key of their own in the spec."""
+IMAGES_PER_PROMPT = 64
+"""Most images a row may have unless ``limit_mm_per_prompt`` says otherwise: the rows are not known in advance."""
+CPU_KV_CACHE_BYTES = 2**30
+"""Key-value cache on a CPU; vLLM's own default there is nearly all of the machine's memory."""
+
+_ENVIRONMENT = {
+    # No process beside this one: the supervisor's kill then ends everything, and start-up takes 2 s instead of 14 s.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_NO_USAGE_STATS": "1",
+    # On a CPU vLLM would pin its threads to cores, the same ones for every engine on the machine.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+
+
+def set_environment() -> None:
+    """Sets vLLM's environment variables where the user has not; must happen before vLLM is imported."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+def check_arguments(config: EngineConfig) -> None:
+    """Checks the options against the argument list of the vLLM that is installed.
+
+    Raises:
+        UserError: names the unknown option and the nearest one.
+    """
+    import vllm
+    from vllm.engine.arg_utils import EngineArgs
+
+    known = [name for name in EngineArgs.__dataclass_fields__ if not name.startswith("_")]
+    check_options(config.options, known, engine=f"vLLM {vllm.__version__}", reserved=RESERVED)
+
+
+def engine_arguments(config: EngineConfig, *, on_cpu: bool, takes_images: bool) -> dict[str, Any]:
+    """Keyword arguments for vLLM's ``EngineArgs``; the user's options win over every default.
+
+    Args:
+        config: the engine's configuration.
+        on_cpu: whether this is vLLM's CPU build.
+        takes_images: whether the model takes images.
+    """
+    defaults: dict[str, Any] = {"disable_log_stats": True}
+    if takes_images:
+        defaults["limit_mm_per_prompt"] = {"image": IMAGES_PER_PROMPT, "video": 0}
+    if on_cpu:
+        # Compiling takes half a minute on a CPU and gains nothing there.
+        defaults["enforce_eager"] = True
+        if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
+            defaults["kv_cache_memory_bytes"] = CPU_KV_CACHE_BYTES
+    own = {"model": config.model, "dtype": config.dtype, "max_num_seqs": config.batch_size}
+    if config.max_model_len is not None:
+        own["max_model_len"] = config.max_model_len
+    return defaults | config.options | own
