@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from proctor.sources.mds.arrays import decode_ndarray
-from proctor.sources.mds.cells import MAX_WINDOW, Bytes, Cells, Faults, Ints, read_numbers
+from proctor.sources.mds.cells import MAX_WINDOW, Bytes, Cells, Faults, Ints
 from proctor.sources.mds.encodings import SCALARS, Encoding
 from proctor.sources.mds.images import decode_image_list, decode_pil
 from proctor.sources.mds.index import Column
-from proctor.sources.mds.layout import RowTable
+from proctor.sources.mds.layout import RowTable, read_cell_sizes
 from proctor.sources.mds.values import decode_binary, decode_number_text, decode_scalar, decode_text
 
 Decoder = Callable[[Encoding, Cells, Faults], pa.Array]
@@ -56,19 +56,12 @@ class ShardLayout:
     columns: tuple[Column, ...]
     sizes: tuple[int | None, ...]
 
-    @property
-    def size_words(self) -> int:
-        """How many size words stand before the cells of a row."""
-        return sum(size is None for size in self.sizes)
-
 
 def decode_blocks(
     data: Bytes, table: RowTable, layout: ShardLayout, rows: Ints, max_bytes: int, max_rows: int
 ) -> Iterator[DecodedRows]:
     """Decodes `rows` (ascending positions in the shard) in blocks of about `max_bytes`, at least one row each."""
     starts, ends, faults = table.ranges(rows)
-    for fault in faults:
-        starts[fault] = ends[fault] = 0
     for begin, end in _cuts(starts, ends, max_bytes, max_rows):
         within = slice(begin, end)
         known = {row - begin: what for row, what in faults.items() if begin <= row < end} if faults else {}
@@ -111,18 +104,13 @@ def _split_rows(
     window: Bytes, layout: ShardLayout, placed: Ints, starts: Ints, ends: Ints, faults: Faults
 ) -> tuple[Ints, list[Cells]]:
     """Cells of each column for the rows of `placed` whose sizes add up; a fault for each of the others."""
-    head = 4 * layout.size_words
     lengths = ends[placed] - starts[placed]
-    long_enough = lengths >= head
-    words = np.zeros((len(placed), layout.size_words), np.int64)
-    for number in range(layout.size_words):
-        words[long_enough, number] = read_numbers(window, starts[placed[long_enough]] + 4 * number, "<u4")
-    taken = head + words.sum(axis=1) + sum(size or 0 for size in layout.sizes)
-    sound = long_enough & (taken == lengths)
+    words, taken = read_cell_sizes(window, starts[placed], ends[placed], layout.sizes)
+    sound = taken == lengths
     for position in np.flatnonzero(~sound):
         faults[int(placed[position])] = f"its cells take {taken[position]:,} bytes, it has {lengths[position]:,}"
     placed, words = placed[sound], words[sound]
-    return placed, list(_columns_of(window, layout.sizes, starts[placed] + head, words))
+    return placed, list(_columns_of(window, layout.sizes, starts[placed] + 4 * words.shape[1], words))
 
 
 def _columns_of(window: Bytes, sizes: Sequence[int | None], at: Ints, words: Ints) -> Iterator[Cells]:

@@ -10,13 +10,14 @@ hits.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proctor.rows import ErrorKind
-from proctor.sources.mds.cells import MAX_WINDOW, Bytes, Faults, Ints
+from proctor.sources.mds.cells import MAX_WINDOW, Bytes, Faults, Ints, read_numbers
 
 
 class ShardError(Exception):
@@ -37,7 +38,7 @@ class RowTable:
 
     Attributes:
         offsets: start of each row and end of the last, of at most the rows that the index knows.
-        sound: which offsets can be believed; None: all.
+        sound: which rows have a place that can be believed; None: all.
         notice: what is wrong with the shard beyond the rows that the index knows.
     """
 
@@ -50,9 +51,7 @@ class RowTable:
         held = len(self.offsets) - 1
         present = rows < held
         inside = np.where(present, rows, 0)
-        usable = present.copy()
-        if self.sound is not None:
-            usable &= self.sound[inside] & self.sound[np.minimum(inside + 1, held)]
+        usable = present if self.sound is None or held == 0 else present & self.sound[inside]
         starts = np.where(usable, self.offsets[inside], 0).astype(np.int64)
         ends = np.where(usable, self.offsets[np.minimum(inside + 1, held)], 0).astype(np.int64)
         faults: Faults = {}
@@ -61,11 +60,12 @@ class RowTable:
             faults[int(position)] = lost if present[position] else f"the shard holds only {held} rows"
         for position in np.flatnonzero(ends - starts > MAX_WINDOW):
             faults[int(position)] = f"has {ends[position] - starts[position]:,} bytes; rows above 2 GiB are not read"
+            starts[position] = ends[position] = 0
         return starts, ends, faults
 
 
-def read_row_table(data: Bytes, samples: int) -> RowTable:
-    """Reads and checks the head of a shard that should hold `samples` rows.
+def read_row_table(data: Bytes, samples: int, sizes: Sequence[int | None]) -> RowTable:
+    """Reads and checks the head of a shard that should hold `samples` rows of cells with these sizes.
 
     Raises:
         ShardError: the file ends before its rows begin.
@@ -76,10 +76,27 @@ def read_row_table(data: Bytes, samples: int) -> RowTable:
     if _table_end(count) > len(data):
         raise ShardError(ErrorKind.READ_CORRUPT, f"the shard file ends inside its offset table of {count:,} rows")
     offsets = np.frombuffer(data, "<u4", min(count, samples) + 1, offset=4)
-    sound = _sound_offsets(offsets, _table_end(count), len(data))
-    if notice is None and sound is None and int(offsets[-1]) < len(data):
-        notice = f"{len(data) - int(offsets[-1]):,} bytes behind the shard's last row belong to no row"
-    return RowTable(offsets, sound, notice)
+    if offsets[0] >= _table_end(count) and offsets[-1] <= len(data) and bool(np.all(offsets[1:] >= offsets[:-1])):
+        behind = len(data) - int(offsets[-1])
+        if notice is None and behind:
+            notice = f"{behind:,} bytes behind the shard's last row belong to no row"
+        return RowTable(offsets, None, notice)
+    return RowTable(offsets, _sound_rows(data, offsets.astype(np.int64), _table_end(count), sizes), notice)
+
+
+def read_cell_sizes(data: Bytes, starts: Ints, ends: Ints, sizes: Sequence[int | None]) -> tuple[Ints, Ints]:
+    """The size words of rows, and how many bytes each row's cells take with them.
+
+    Returns:
+        One column of `int64` words for each None in `sizes`, and the bytes taken; a row too short for its words has
+        zeros, so that what it takes differs from what it has.
+    """
+    count = sum(size is None for size in sizes)
+    long_enough = ends - starts >= 4 * count
+    words = np.zeros((len(starts), count), np.int64)
+    for number in range(count):
+        words[long_enough, number] = read_numbers(data, starts[long_enough] + 4 * number, "<u4")
+    return words, words.sum(axis=1) + 4 * count + sum(size or 0 for size in sizes)
 
 
 def _row_count(data: Bytes, samples: int) -> tuple[int, str | None]:
@@ -91,7 +108,7 @@ def _row_count(data: Bytes, samples: int) -> tuple[int, str | None]:
         return samples, f"the shard's head says {count:,} rows, its offsets are those of the index's {samples:,}"
     if count > samples:
         return count, f"the shard holds {count:,} rows, its index says {samples:,}: the others are not read"
-    return count, f"the shard holds {count:,} rows, its index says {samples:,}"
+    return count, None  # rows that are not there have an error each
 
 
 def _table_end(count: int) -> int:
@@ -104,28 +121,34 @@ def _table_fits(data: Bytes, count: int) -> bool:
     return end <= len(data) and int(np.frombuffer(data, "<u4", 1, offset=end - 4)[0]) == len(data)
 
 
-def _sound_offsets(offsets: NDArray[np.uint32], first: int, last: int) -> NDArray[np.bool_] | None:
-    if offsets[0] >= first and offsets[-1] <= last and bool(np.all(offsets[1:] >= offsets[:-1])):
-        return None
-    sound = np.zeros(len(offsets), bool)
-    inside = np.flatnonzero((offsets >= first) & (offsets <= last))
-    sound[inside[_longest_ascent(offsets[inside])]] = True
+def _sound_rows(data: Bytes, offsets: Ints, first: int, sizes: Sequence[int | None]) -> NDArray[np.bool_]:
+    """Which rows of a damaged offset table can be believed: sizes that fill the row, and no row inside another."""
+    starts, ends = offsets[:-1], offsets[1:]
+    sound = (starts >= first) & (ends <= len(data)) & (ends > starts)
+    inside = np.flatnonzero(sound)
+    _, taken = read_cell_sizes(data, starts[inside], ends[inside], sizes)
+    inside = inside[taken == ends[inside] - starts[inside]]
+    sound[:] = False
+    sound[inside[_longest_chain(starts[inside], ends[inside])]] = True
     return sound
 
 
-def _longest_ascent(values: NDArray[np.uint32]) -> Ints:
-    """Positions of a longest non-decreasing subsequence: the offsets that agree with the most others."""
-    tops: list[int] = []  # smallest last value of an ascent of each length
-    top_positions: list[int] = []
-    before = np.full(len(values), -1, np.int64)
-    for position, value in enumerate(values.tolist()):
-        length = bisect_right(tops, value)
-        before[position] = top_positions[length - 1] if length else -1
-        tops[length : length + 1] = [value]
-        top_positions[length : length + 1] = [position]
-    ascent: list[int] = []
-    position = top_positions[-1] if top_positions else -1
+def _longest_chain(starts: Ints, ends: Ints) -> Ints:
+    """Positions of the most ranges that follow one another without overlap: those that agree with the most others."""
+    if bool(np.all(starts[1:] >= ends[:-1])):
+        return np.arange(len(starts))
+    chain_ends: list[int] = []  # smallest end of a chain of each length, and which range it is
+    chain_tips: list[int] = []
+    before = np.full(len(starts), -1, np.int64)
+    for position, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        length = bisect_right(chain_ends, start)
+        before[position] = chain_tips[length - 1] if length else -1
+        if length == len(chain_ends) or end < chain_ends[length]:
+            chain_ends[length : length + 1] = [end]
+            chain_tips[length : length + 1] = [position]
+    chain = []
+    position = chain_tips[-1]
     while position >= 0:
-        ascent.append(position)
+        chain.append(position)
         position = int(before[position])
-    return np.array(ascent[::-1], np.int64)
+    return np.array(chain[::-1], np.int64)

@@ -76,7 +76,7 @@ def _open(
     # Damage is an answer worth keeping; it is returned, since a cache does not keep what is raised.
     try:
         data = _uncompressed(path, is_zipped, info, verify_hashes)
-        return OpenShard(data, read_row_table(data, info.samples))
+        return OpenShard(data, read_row_table(data, info.samples, info.sizes))
     except ShardError as error:
         return ShardError(error.kind, f"{info.raw.basename}: {error.message}")
 
