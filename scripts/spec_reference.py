@@ -1,0 +1,119 @@
+"""Writes docs/spec.md from the spec's own docstrings; with ``--check`` only says whether it is up to date."""
+
+from __future__ import annotations
+
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from proctor.spec import (
+    Checkpoint,
+    ClassificationTaskSpec,
+    ColumnsSpec,
+    DrivingTaskSpec,
+    ExactTaskSpec,
+    FaultSpec,
+    JsonlSourceSpec,
+    LimitsSpec,
+    MdsSourceSpec,
+    OpenAIEngineSpec,
+    ParquetSourceSpec,
+    PythonTaskSpec,
+    RaySpec,
+    RegexTaskSpec,
+    RunSpec,
+    SamplingSpec,
+    ScriptedEngineSpec,
+    StreamSpec,
+    TransformersEngineSpec,
+    VllmEngineSpec,
+)
+
+PAGE = Path(__file__).parent.parent / "docs" / "spec.md"
+SECTIONS: list[tuple[str, type[BaseModel]]] = [
+    ("spec", RunSpec),
+    ("source: kind: mds", MdsSourceSpec),
+    ("source: kind: parquet", ParquetSourceSpec),
+    ("source: kind: jsonl", JsonlSourceSpec),
+    ("source.columns", ColumnsSpec),
+    ("engine: kind: transformers", TransformersEngineSpec),
+    ("engine: kind: vllm", VllmEngineSpec),
+    ("engine: kind: openai", OpenAIEngineSpec),
+    ("engine: kind: scripted", ScriptedEngineSpec),
+    ("engine.checkpoints", Checkpoint),
+    ("engine.faults", FaultSpec),
+    ("task: kind: driving", DrivingTaskSpec),
+    ("task: kind: classification", ClassificationTaskSpec),
+    ("task: kind: exact", ExactTaskSpec),
+    ("task: kind: regex", RegexTaskSpec),
+    ("task: kind: python", PythonTaskSpec),
+    ("sampling", SamplingSpec),
+    ("limits", LimitsSpec),
+    ("stream", StreamSpec),
+    ("ray", RaySpec),
+]
+INTRO = """# The spec, key by key
+
+One YAML file describes a run. Types are strict: a quoted `"False"` is text and not a boolean, and a key that does not
+exist is refused with the nearest one that does. Any key can be overridden on the command line by its dotted path, with
+the same checks: `proctor run spec.yaml --set engine.batch_size=16`.
+
+This page is made from the docstrings of `proctor.spec` by `scripts/spec_reference.py`.
+"""
+
+
+def main() -> None:
+    page = render()
+    if "--check" in sys.argv[1:]:
+        if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page:
+            sys.exit(f"{PAGE.name} is out of date: run python scripts/spec_reference.py")
+        return
+    PAGE.write_text(page, encoding="utf-8")
+
+
+def render() -> str:
+    return INTRO + "".join(section(title, model) for title, model in SECTIONS)
+
+
+def section(title: str, model: type[BaseModel]) -> str:
+    doc = " ".join((model.__doc__ or "").split()).replace("``", "`")
+    rows = "".join(row(name, field) for name, field in model.model_fields.items())
+    return f"\n## `{title}`\n\n{doc}\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n{rows}"
+
+
+def row(name: str, field: FieldInfo) -> str:
+    meaning = " ".join((field.description or "").split()).replace("``", "`").replace("|", "\\|")
+    return f"| `{name}` | {kind(field.annotation)} | {default(field)} | {meaning} |\n"
+
+
+def kind(annotation: Any) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin in (list, dict):
+        return f"{'list' if origin is list else 'mapping'} of {kind(arguments[-1])}"
+    if arguments:
+        return " or ".join(dict.fromkeys(kind(part) for part in arguments if part is not type(None)))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    words = {str: "text", int: "integer", float: "number", bool: "boolean", Any: "any"}
+    return words.get(annotation, str(annotation))
+
+
+def default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default is None or field.default is PydanticUndefined:
+        return ""
+    if isinstance(field.default, BaseModel):
+        return "see below"
+    return f"`{field.default!r}`".replace("'", '"').replace("True", "true").replace("False", "false")
+
+
+if __name__ == "__main__":
+    main()

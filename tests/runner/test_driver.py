@@ -1,0 +1,114 @@
+"""What happens to a run when its driver is killed or interrupted: real processes of the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from proctor.results import RunDir
+from proctor.results.settle import done_ids
+from tests.runner.helpers import write_rows
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(240)]
+ROWS = 3000
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Path:
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    spec = {
+        "run_dir": "run",
+        "source": {"kind": "jsonl", "path": "rows.jsonl", "columns": {"prompt": "question", "target": "target"}},
+        "engine": {"kind": "scripted", "checkpoints": ["ck"], "row_ms": 4.0},
+        "task": {"kind": "exact"},
+        "stream": {"block_rows": 64},
+    }
+    file = tmp_path / "spec.yaml"
+    file.write_text(yaml.safe_dump(spec))
+    return file
+
+
+def start(spec_file: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "proctor", "run", str(spec_file), "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_rows(run_dir: Path, rows: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(done_ids(run_dir / "results", "ck")) < rows:
+        assert time.monotonic() < deadline, "the run did not get going"
+        time.sleep(0.2)
+
+
+def finish(spec_file: Path) -> tuple[int, dict[str, object]]:
+    process = start(spec_file)
+    out, error = process.communicate(timeout=200)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert lines, error
+    assert lines[-1]["event"] == "done", error
+    return process.returncode, lines[-1]
+
+
+def assert_complete_and_unique(run_dir: Path) -> None:
+    ids = [i for p in (run_dir / "results").glob("part-*.parquet") for i in pq.read_table(p)["row_id"].to_pylist()]
+    assert sorted(ids) == list(range(ROWS))
+
+
+def engine_processes(run_dir: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any("proctor" in word and "supervise" in word for word in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_a_killed_driver_costs_only_what_was_in_flight(spec_file: Path) -> None:
+    run_dir = spec_file.parent / "run"
+    process = start(spec_file)
+    wait_for_rows(run_dir, 400)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 15
+    while engine_processes(run_dir) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert engine_processes(run_dir) == []
+    time.sleep(1.0)
+    before = done_ids(run_dir / "results", "ck")
+    assert 400 <= len(before) < ROWS
+    kept = {p: p.stat().st_mtime_ns for p in (run_dir / "results").iterdir() if p.suffix == ".parquet"}
+
+    code, done = finish(spec_file)
+    assert code == 0
+    assert_complete_and_unique(run_dir)
+    answered_again = ROWS - len(before)
+    assert RunDir(run_dir).read("status")["checkpoints"]["ck"]["done"] == ROWS
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in kept.items())
+    (ledger,) = done["reconciliation"]["checkpoints"]  # type: ignore[index]
+    assert (ledger["answered"], ledger["repaired"], answered_again > 0) == (ROWS, 0, True)
+
+
+def test_ctrl_c_leaves_a_run_that_can_be_resumed(spec_file: Path) -> None:
+    run_dir = spec_file.parent / "run"
+    process = start(spec_file)
+    wait_for_rows(run_dir, 200)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    last = json.loads(out.splitlines()[-1])
+    assert last["verdict"] == "interrupted"
+    assert last["reconciliation"]["checkpoints"][0]["missing"] > 0
+    code, _ = finish(spec_file)
+    assert code == 0
+    assert_complete_and_unique(run_dir)
