@@ -1,4 +1,4 @@
-"""Run by Python at start-up in an engine's own child processes, if `torchvision_shim` has put this folder on their path.
+"""Run by Python at start-up in an engine's child processes, if `torchvision_shim` has put this folder on their path.
 
 Declares torchvision's missing operators at the moment torchvision is first imported, and costs nothing where it is not.
 """

@@ -1,0 +1,164 @@
+"""Asks any OpenAI-compatible server, a thread for each open request (standard library only)."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+
+import msgspec
+
+from proctor.engines.base import EngineConfig, Feed, Reporter
+from proctor.engines.http_server import NotThere, Server
+from proctor.engines.openai_wire import completion_body, parse_completion, response_of
+from proctor.engines.options import check_options
+from proctor.engines.refusal import Refused, one_line
+from proctor.rows import ErrorKind, Failure, Request, Response, UserError
+
+POLL_SECONDS = 0.02
+"""How long an engine with room for more waits for a reply before it looks for further requests."""
+
+
+class Options(msgspec.Struct, forbid_unknown_fields=True):
+    """The engine's options; the fields are those of `proctor.spec.engine.OpenAIEngineSpec`."""
+
+    base_url: str
+    api_key_env: str | None = None
+    timeout_seconds: float = 120.0
+    max_retries: int = 5
+
+
+class _Outcome(msgspec.Struct):
+    """What a thread reports: a try that failed (all empty), an answered row, or the end of it all."""
+
+    response: Response | None = None
+    tokens: int = 0
+    error: Exception | None = None
+
+
+class OpenAIEngine:
+    """Chat completions with images as data URIs; `batch_size` is the number of open requests.
+
+    Rate limits, server errors, broken connections and replies that make no sense are tried again, with pauses that
+    the server may set by ``Retry-After``; a row that got no reply at all is left to the next sweep.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._server: Server | None = None
+        self._stopped = threading.Event()
+
+    def check(self) -> None:
+        """Looks at the options and for the key's environment variable; asks nothing of the network.
+
+        Raises:
+            UserError: what is wrong.
+        """
+        check_options(self._config.options, Options.__struct_fields__, engine="the openai engine")
+        options = self._options()
+        if not options.base_url.startswith(("http://", "https://")):
+            raise UserError(f"{options.base_url!r} is not a web address", where="engine.base_url")
+        if not self._config.model:
+            raise UserError("no model", where="engine.checkpoints", fix="give the model's name on the server")
+        _key(options)
+
+    def load(self) -> None:
+        """Asks the server for its models: a wrong key shows here, not on the first row.
+
+        Raises:
+            UserError: the server does not let us in.
+            Busy: it cannot be reached or is not well.
+        """
+        options = self._options()
+        self._server = Server(
+            options.base_url,
+            _key(options),
+            timeout=options.timeout_seconds,
+            max_retries=options.max_retries,
+            stopped=self._stopped,
+        )
+        try:
+            self._server.get("/models")
+        except (NotThere, Refused):
+            return  # not every server lists its models
+
+    def stream(self, feed: Feed, report: Reporter) -> Iterator[Response]:
+        """Answers every request of `feed`; takes a new one whenever a reply has come."""
+        self._stopped.clear()
+        outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+        waiting = 0
+        try:
+            while True:
+                room = self._config.batch_size - waiting
+                requests = feed.take(room, wait=waiting == 0) if room > 0 else []
+                for request in requests:
+                    threading.Thread(target=self._ask, args=(request, outcomes), daemon=True).start()
+                waiting += len(requests)
+                if waiting == 0:
+                    return
+                for outcome in _waiting_outcomes(outcomes):
+                    report(outcome.tokens)
+                    if outcome.error is not None:
+                        raise outcome.error
+                    if outcome.response is not None:
+                        waiting -= 1
+                        yield outcome.response
+        finally:
+            self._stopped.set()
+
+    def close(self) -> None:
+        """Ends the waits of open requests; their threads end with them or with the process."""
+        self._stopped.set()
+        self._server = None
+
+    def _options(self) -> Options:
+        try:
+            return msgspec.convert(self._config.options, Options)
+        except msgspec.ValidationError as error:
+            raise UserError(str(error), where="engine") from error
+
+    def _ask(self, request: Request, outcomes: queue.SimpleQueue[_Outcome]) -> None:
+        try:
+            outcomes.put(self._answer(request, outcomes))
+        except Refused as refusal:
+            outcomes.put(_Outcome(refusal.response(request.id)))
+        except UserError as error:
+            outcomes.put(_Outcome(error=error))
+        except Exception as error:
+            failure = Failure(ErrorKind.INFER_FAILED, one_line(error))
+            outcomes.put(_Outcome(Response.failed(request.id, failure)))
+
+    def _answer(self, request: Request, outcomes: queue.SimpleQueue[_Outcome]) -> _Outcome:
+        if self._server is None:
+            raise UserError("the engine is closed", where="engine")
+        completion = self._server.post(
+            "/chat/completions",
+            completion_body(request, self._config.model),
+            parse_completion,
+            alive=lambda: outcomes.put(_Outcome()),
+        )
+        return _Outcome(response_of(request, completion), completion.tokens)
+
+
+def _waiting_outcomes(outcomes: queue.SimpleQueue[_Outcome]) -> Iterator[_Outcome]:
+    """The next outcome and all that are there already; none if there is none for a moment."""
+    try:
+        yield outcomes.get(timeout=POLL_SECONDS)
+        while True:
+            yield outcomes.get_nowait()
+    except queue.Empty:
+        return
+
+
+def _key(options: Options) -> str | None:
+    if options.api_key_env is None:
+        return None
+    key = os.environ.get(options.api_key_env)
+    if not key:
+        raise UserError(
+            f"the environment variable {options.api_key_env} is not set",
+            where="engine.api_key_env",
+            fix="export it with the server's key",
+        )
+    return key
