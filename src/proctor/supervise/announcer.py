@@ -1,0 +1,48 @@
+"""Events of one supervisor."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Callable, Mapping, Sequence
+
+from proctor.rows import Event
+
+LISTED_ROWS = 8
+_log = logging.getLogger(__name__)
+
+
+class Announcer:
+    """Names the engine and the host in each event, and keeps a listener's failure away from the supervisor."""
+
+    def __init__(self, engine: str, listener: Callable[[Event], None]) -> None:
+        self._engine = engine
+        self._host = platform.node()
+        self._listener = listener
+
+    def __call__(
+        self,
+        kind: str,
+        message: str = "",
+        *,
+        action: str = "",
+        rows: Sequence[int] = (),
+        duration: float | None = None,
+        data: Mapping[str, str | int | float | bool | None] | None = None,
+    ) -> None:
+        """Tells the listener of an event; see `proctor.rows.Event`."""
+        event = Event(
+            kind,
+            action=action,
+            rows=tuple(rows[:LISTED_ROWS]),
+            count=len(rows),
+            engine=self._engine,
+            host=self._host,
+            duration=duration,
+            message=message,
+            data=dict(data or {}),
+        )
+        try:
+            self._listener(event)
+        except Exception:
+            _log.exception("the listener failed at event %s", kind)

@@ -1,0 +1,161 @@
+"""The child process: runs one engine and talks to the supervisor. Imports only what an engine's environment has."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from socket import socket
+
+from proctor.engines.base import Engine
+from proctor.engines.registry import make_engine
+from proctor.rows import Request, Response, UserError
+from proctor.supervise import wire
+
+PROGRESS_SECONDS = 0.2
+MESSAGE_LIMIT = 500
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs the child to its end.
+
+    Args:
+        arguments: descriptor of the connection, descriptor for stack dumps, process id of the supervisor.
+    """
+    connection, stacks, parent = map(int, arguments)
+    _die_with(parent)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    for descriptor in (connection, stacks):
+        os.set_inheritable(descriptor, False)
+    line = socket(fileno=connection)
+    outbox = Outbox(line)
+    try:
+        _serve(wire.receive(line), outbox)
+    except BaseException as error:  # whatever came out, SystemExit included: the engine is broken
+        traceback.print_exc()
+        outbox.send(_last_word(error))
+        os._exit(1)
+
+
+def _serve(messages: Iterator[wire.ToChild], outbox: Outbox) -> None:
+    start = next(messages)
+    if not isinstance(start, wire.Start):
+        raise wire.ProtocolError("work came before the engine's configuration")
+    engine = make_engine(start.config)
+    engine.check()
+    if start.check_only:
+        outbox.send(wire.Checked())
+        return
+    began = time.monotonic()
+    engine.load()
+    outbox.send(wire.Loaded(time.monotonic() - began))
+    _answer_all(engine, messages, outbox)
+    engine.close()
+
+
+def _answer_all(engine: Engine, messages: Iterator[wire.ToChild], outbox: Outbox) -> None:
+    inbox = Inbox(outbox)
+    threading.Thread(target=inbox.fill, args=(messages,), name="proctor-inbox", daemon=True).start()
+    for response in engine.stream(inbox, outbox.report):
+        outbox.answer(response)
+    if not inbox.ended:
+        raise RuntimeError("the engine ended its stream before the end of its feed")
+
+
+class Inbox:
+    """The engine's feed: a thread fills it from the connection."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._waiting: deque[Request] = deque()
+        self._changed = threading.Condition()
+        self.ended = False
+
+    def fill(self, messages: Iterator[wire.ToChild]) -> None:
+        """Takes in requests until the supervisor hangs up."""
+        try:
+            for message in messages:
+                if isinstance(message, wire.Work):
+                    with self._changed:
+                        self._waiting.append(message.request)
+                        self._changed.notify()
+        except Exception:
+            traceback.print_exc()
+            os._exit(1)
+        with self._changed:
+            self.ended = True
+            self._changed.notify_all()
+
+    def take(self, room: int, *, wait: bool) -> list[Request]:
+        """See `proctor.engines.base.Feed`. The supervisor learns what the engine gets before the engine gets it."""
+        with self._changed:
+            while wait and not self._waiting and not self.ended:
+                self._changed.wait()
+            taken = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+            if taken:
+                self._outbox.send(wire.Taken(len(taken)))
+            return taken
+
+
+class Outbox:
+    """What the child says, safe to use from several threads."""
+
+    def __init__(self, line: socket) -> None:
+        self._line = line
+        self._lock = threading.Lock()
+        self._tokens = 0
+        self._told_at = 0.0
+
+    def send(self, message: wire.FromChild) -> None:
+        """Sends a message whole. If the supervisor is gone there is nothing left to do: the process ends."""
+        frame = wire.pack(message)
+        try:
+            with self._lock:
+                self._line.sendall(frame)
+        except OSError:
+            os._exit(1)
+
+    def answer(self, response: Response) -> None:
+        """Sends a response."""
+        self.send(wire.Answer(response, self._untold()))
+
+    def report(self, tokens: int) -> None:
+        """The engine decoded `tokens`: told at once if the last word is some time ago, else with the next."""
+        with self._lock:
+            self._tokens += tokens
+            due = time.monotonic() - self._told_at >= PROGRESS_SECONDS
+        if due and (told := self._untold()):
+            self.send(wire.Progress(told))
+
+    def _untold(self) -> int:
+        with self._lock:
+            tokens, self._tokens = self._tokens, 0
+            self._told_at = time.monotonic()
+        return tokens
+
+
+def _die_with(parent: int) -> None:
+    """Has the kernel end this process when the supervisor's thread that started it ends."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    if os.getppid() != parent:  # it ended before the kernel knew
+        os._exit(1)
+
+
+def _last_word(error: BaseException) -> wire.Broken:
+    name = type(error).__name__
+    text = " ".join(str(error).split())[:MESSAGE_LIMIT]
+    return wire.Broken(
+        message=f"{name}: {text}" if text else name,
+        exception=name,
+        out_of_memory=isinstance(error, MemoryError) or name == "OutOfMemoryError",
+        mistake=(error.what, error.where, error.fix) if isinstance(error, UserError) else None,
+    )

@@ -1,0 +1,47 @@
+"""What a child prints: kept in a file that cannot grow without end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MAX_BYTES = 8 << 20
+KEPT_BYTES = 1 << 20
+TAIL_BYTES = 8 << 10
+
+
+class ChildLog:
+    """An append-only file that the child has as its standard output and error."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._start = 0
+        # Appending keeps the child's next line at the end of the file even after the file was cut.
+        self.descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def begin(self, title: str) -> None:
+        """A new process starts: `last_lines` knows nothing of what was printed before."""
+        os.write(self.descriptor, f"=== {title} ===\n".encode())
+        self._start = os.fstat(self.descriptor).st_size
+
+    def trim(self) -> None:
+        """Cuts off the oldest part of a log that has become too long. Lines printed meanwhile may be lost."""
+        size = os.fstat(self.descriptor).st_size
+        if size > MAX_BYTES:
+            kept = os.pread(self.descriptor, KEPT_BYTES, size - KEPT_BYTES)
+            os.ftruncate(self.descriptor, 0)
+            os.write(self.descriptor, kept)
+            self._start = 0
+
+    def last_lines(self, count: int = 4) -> str:
+        """The last lines that the present process printed, in one line; empty if it printed nothing."""
+        size = os.fstat(self.descriptor).st_size
+        start = max(self._start, size - TAIL_BYTES)
+        text = os.pread(self.descriptor, size - start, start).decode(errors="replace")
+        lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+        return " | ".join(lines[-count:])[-600:]
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self.descriptor)

@@ -1,0 +1,28 @@
+"""What a supervisor has seen so far, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """Numbers of one supervisor; written by its own thread, read by any.
+
+    Attributes:
+        starts: processes of the engine that were started.
+        restarts: those after the first.
+        crashes: processes that came to their end by themselves, or by an exception out of the engine.
+        stalls: processes that were ended because they made no progress.
+        tokens: tokens that the engine reported.
+        answered: rows that got an answer.
+        strays: responses that nobody waited for.
+    """
+
+    starts: int = 0
+    restarts: int = 0
+    crashes: int = 0
+    stalls: int = 0
+    tokens: int = 0
+    answered: int = 0
+    strays: int = 0

@@ -1,0 +1,273 @@
+"""The supervisor's own thread: one loop over the child, its deadline and the rows."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import time
+from collections.abc import Sequence
+from math import inf
+
+from proctor.engines.base import EngineConfig
+from proctor.rows import ErrorKind, Failure, Response
+from proctor.supervise import wire
+from proctor.supervise.announcer import Announcer
+from proctor.supervise.childlog import ChildLog
+from proctor.supervise.counters import Counters
+from proctor.supervise.death import Death, by_os_error, by_stall
+from proctor.supervise.gate import examined
+from proctor.supervise.guard import Guard
+from proctor.supervise.ledger import Ledger
+from proctor.supervise.mailbox import Mailbox
+from proctor.supervise.process import EngineProcess
+from proctor.supervise.settings import Settings
+from proctor.supervise.timing import MAX_BACKOFF_SECONDS, Backoff, Breaker, Deadline
+
+TICK_SECONDS = 0.25
+ANNOUNCED_STRAYS = 20
+_log = logging.getLogger(__name__)
+
+
+class Loop:
+    """Everything that happens to one engine. Runs in one thread; others may read `counters` and the flags."""
+
+    def __init__(
+        self, config: EngineConfig, settings: Settings, name: str, announce: Announcer, mailbox: Mailbox
+    ) -> None:
+        self.counters = Counters()
+        self.breaker = Breaker(settings.init_attempts, settings.hold_seconds, settings.probe_seconds)
+        self.ledger = Ledger()
+        self.engine: EngineProcess | None = None
+        self.ready = False
+        self.close_seconds = 0.0
+        self._config, self._settings, self._name = config, settings, name
+        self._announce, self._mailbox = announce, mailbox
+        self._log = ChildLog(settings.stalls_dir / f"{name}.log")
+        self._guard = Guard()
+        self._deadline = Deadline()
+        self._backoff = Backoff(settings.backoff_seconds, MAX_BACKOFF_SECONDS)
+        self._start_at = 0.0
+        self._productive = False  # the present process has answered something
+        self._in_quarantine = False
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(mailbox.descriptor, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Supervises until the mailbox is closed; then every row that is left goes back as ``lost``."""
+        reason = "the supervisor was closed before this row had its answer"
+        try:
+            while not self._mailbox.closing:
+                self._turn()
+        except Exception as error:
+            _log.exception("the supervisor of %s failed", self._name)
+            reason = f"the supervisor failed: {type(error).__name__}: {error}"
+            self._announce("supervisor.failed", reason, action="every row goes back as lost")
+            self._mailbox.close()
+        finally:
+            self._shut_down(reason)
+
+    def _turn(self) -> None:
+        self._wait()
+        for request, future in self._mailbox.drain():
+            self.ledger.admit(request, future)
+        if self.engine is not None:
+            self._listen(self.engine.receive())
+            self._check(self.engine)
+        elif time.monotonic() >= self._start_at:
+            self._start()
+        self._hand_out()
+        self._send_back()
+        self._tell_of_quarantine()
+
+    def _wait(self) -> None:
+        """Sleeps until something comes in or falls due."""
+        now = time.monotonic()
+        start = inf if self.engine is not None else self._start_at
+        due = min(start, now + self._deadline.remaining(now), self.breaker.hold(len(self.ledger), now))
+        timeout = max(0.0, min(TICK_SECONDS, due - now))
+        if self.engine is not None:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.engine.line.wants_to_send else 0)
+            self._selector.modify(self.engine.line, events)
+        self._selector.select(timeout)
+        self._deadline.forgive(max(0.0, time.monotonic() - now - timeout))
+
+    # --- the child at work
+
+    def _listen(self, messages: Sequence[wire.FromChild]) -> None:
+        now = time.monotonic()
+        for message in messages:
+            if isinstance(message, wire.Answer):
+                self.counters.tokens += message.tokens
+                self._answer(message.response, now)
+            elif isinstance(message, wire.Taken):
+                self.ledger.take(message.count, now)
+            elif isinstance(message, wire.Progress):
+                self.counters.tokens += message.tokens
+                self._deadline.touch(now)
+            elif isinstance(message, wire.Loaded):
+                self._loaded(message.seconds)
+
+    def _loaded(self, seconds: float) -> None:
+        self.ready = True
+        self._deadline.stop()
+        self._announce("engine.loaded", duration=seconds)
+        if self.breaker.open:
+            self.breaker.close()
+            self._announce("breaker.closed", "the engine has loaded after all")
+
+    def _answer(self, response: Response, now: float) -> None:
+        response = examined(response)
+        if not self.ledger.answer(response, now):
+            self.counters.strays += 1
+            if self.counters.strays <= ANNOUNCED_STRAYS:
+                self._announce("engine.stray", "a response that nobody waits for", action="ignored", rows=[response.id])
+            return
+        self.counters.answered += response.failure is None
+        self._deadline.touch(now)
+        if not self._productive:
+            self._productive = True
+            self._backoff.reset()
+            self.breaker.answered()
+
+    def _hand_out(self) -> None:
+        if self.engine is None or not self.ready:
+            return
+        line = self.engine.line
+        for request in self.ledger.hand_out(self._settings.window):
+            line.send(wire.Work(request))
+        line.flush()
+        if not self.ledger.with_child:
+            self._deadline.stop()
+        elif not self._deadline.running:
+            self._deadline.start(self._settings.stall_seconds, time.monotonic())
+
+    def _check(self, engine: EngineProcess) -> None:
+        self._log.trim()
+        found = engine.death()
+        if found is None and self._deadline.remaining(time.monotonic()) <= 0:
+            found = self._stall(engine)
+        if found is not None:
+            self._bury(engine, found)
+
+    def _stall(self, engine: EngineProcess) -> Death:
+        path = self._settings.stalls_dir / f"{self._name}-{self.counters.starts}.txt"
+        rows = self.ledger.with_child
+        state = f"with {rows} row{'s' * (rows != 1)} in the engine" if self.ready else "while loading"
+        what = f"no progress for {self._deadline.limit:g} s {state}"
+        engine.dump(path, f"{self._name}: {what}")
+        return by_stall(what, str(path))
+
+    # --- the end of a child and what follows
+
+    def _bury(self, engine: EngineProcess, found: Death) -> None:
+        began = time.monotonic()
+        self._selector.unregister(engine.line)
+        messages, left = engine.end()
+        self._listen(messages)  # what it finished before its end counts
+        worked = self.ready
+        self.engine, self.ready = None, False
+        self._deadline.stop()
+        if left:
+            self._announce("engine.unkillable", f"processes are still there after SIGKILL: {left}")
+        if found.stalled:
+            self.counters.stalls += 1
+        else:
+            self.counters.crashes += 1
+        in_flight = self.ledger.take_back()
+        if worked and (in_flight or self._productive):
+            self._failed_at_work(found, in_flight, time.monotonic() - began)
+        else:
+            self._failed_to_start(found)
+
+    def _failed_at_work(self, found: Death, in_flight: list[int], duration: float) -> None:
+        guilty = self.ledger.quarantine.accuse(in_flight) if in_flight else None
+        wait = self._backoff.next()
+        self._start_at = time.monotonic() + wait
+        self._announce(
+            "engine.stalled" if found.stalled else "engine.crashed",
+            found.message,
+            action=f"restart in {wait:.1f} s" + (", rows into quarantine" if in_flight and guilty is None else ""),
+            rows=in_flight,
+            duration=duration,
+            data=found.facts,
+        )
+        if guilty is not None:
+            self._convict(guilty, found)
+
+    def _convict(self, row: int, found: Death) -> None:
+        verdict = found.verdict(self.ledger.attempts(row))
+        self._tell_of_quarantine()
+        self.ledger.fail(row, verdict)
+        self._announce("quarantine.verdict", verdict.message, action=verdict.kind.value, rows=[row], data=found.facts)
+        if self.breaker.convicted():
+            self._open_breaker(f"the engine fails with every row that it is given: {found.message}", fatal=False)
+
+    def _failed_to_start(self, found: Death) -> None:
+        used_up = self.breaker.start_failed()
+        if found.mistake is not None:
+            self._open_breaker(str(found.mistake), fatal=True)
+        elif used_up:
+            self._open_breaker(found.message, fatal=False)
+        else:
+            self._start_at = time.monotonic() + self._backoff.next()
+        self._announce(
+            "engine.stalled" if found.stalled else "engine.init_failed",
+            found.message,
+            action="none" if self._start_at == inf else f"start again in {self._start_at - time.monotonic():.1f} s",
+            data={**found.facts, "phase": "load", "failed_starts": self.breaker.failures},
+        )
+
+    def _open_breaker(self, reason: str, *, fatal: bool) -> None:
+        was_open = self.breaker.open
+        self.breaker.trip(reason, fatal=fatal)
+        self._start_at = time.monotonic() + self.breaker.next_probe()
+        if not was_open:
+            self._announce("breaker.opened", reason, action="rows go back as engine.init_failed", data={"fatal": fatal})
+
+    def _start(self) -> None:
+        self.counters.starts += 1
+        first = self.counters.starts == 1
+        self.counters.restarts += not first
+        self._productive = False
+        self._log.begin(f"{self._name}, start {self.counters.starts}, {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        self._announce("engine.started" if first else "engine.restarted")
+        settings = self._settings
+        try:
+            self.engine = EngineProcess(self._config, self._log, self._guard, python=settings.python, env=settings.env)
+        except OSError as error:
+            self._failed_to_start(by_os_error(error, settings.python))
+            return
+        self._selector.register(self.engine.line, selectors.EVENT_READ)
+        self._deadline.start(settings.load_seconds, time.monotonic())
+
+    # --- rows that cannot be served
+
+    def _send_back(self) -> None:
+        now = time.monotonic()
+        if now >= self.breaker.hold(len(self.ledger), now):
+            rows = self.ledger.fail_all(Failure(ErrorKind.ENGINE_INIT_FAILED, self.breaker.reason))
+            self.breaker.released()
+            self._announce("breaker.sent_back", self.breaker.reason, action="engine.init_failed", rows=rows)
+
+    def _tell_of_quarantine(self) -> None:
+        suspects = self.ledger.quarantine.suspects
+        if bool(suspects) != self._in_quarantine:
+            self._in_quarantine = bool(suspects)
+            self._announce("quarantine.started" if suspects else "quarantine.ended", rows=suspects)
+
+    def _shut_down(self, reason: str) -> None:
+        if self.engine is not None:
+            if self.ready and not self.ledger.with_child:
+                self.engine.finish(self.close_seconds)
+            messages, _ = self.engine.end()
+            self._listen(messages)
+            self.engine, self.ready = None, False
+        for request, future in self._mailbox.drain():
+            self.ledger.admit(request, future)
+        rows = self.ledger.fail_all(Failure(ErrorKind.LOST, reason))
+        numbers = {name: getattr(self.counters, name) for name in Counters.__slots__}
+        self._announce("engine.closed", reason if rows else "", rows=rows, data=numbers)
+        self._guard.close()
+        self._selector.close()
+        self._log.close()
+        self._mailbox.dispose()

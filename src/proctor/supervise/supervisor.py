@@ -1,0 +1,104 @@
+"""The supervisor of one engine, as its users see it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Literal
+
+from proctor.engines.base import EngineConfig
+from proctor.rows import ErrorKind, Event, Failure, Request, Response
+from proctor.supervise.announcer import Announcer
+from proctor.supervise.counters import Counters
+from proctor.supervise.gate import refusal
+from proctor.supervise.loop import Loop
+from proctor.supervise.mailbox import Mailbox
+from proctor.supervise.settings import Settings
+from proctor.supervise.warden import end_group
+
+State = Literal["starting", "running", "quarantine", "broken", "closed"]
+
+
+class Supervisor:
+    """Owns an engine in a child process: every request that is handed in comes back with a response.
+
+    The engine may crash, stall or refuse to start: the supervisor ends what is left of it, starts it anew, finds the
+    row that is to blame and tells of it all through `on_event`, which is called from the supervisor's own thread.
+    """
+
+    def __init__(
+        self, config: EngineConfig, settings: Settings, *, name: str, on_event: Callable[[Event], None]
+    ) -> None:
+        self._settings = settings
+        self._mailbox = Mailbox()
+        self._loop = Loop(config, settings, name, Announcer(name, on_event), self._mailbox)
+        self._thread = threading.Thread(target=self._loop.run, name=f"supervise-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Starts the engine; returns at once."""
+        self._thread.start()
+
+    def submit(self, request: Request) -> Future[Response]:
+        """Hands in a request, from any thread, at any time.
+
+        Returns:
+            A future that ends with a response, never with an exception, and that cannot be cancelled.
+        """
+        future: Future[Response] = Future()
+        future.set_running_or_notify_cancel()
+        failure = refusal(request)
+        if failure is None and not self._mailbox.put((request, future)):
+            failure = Failure(ErrorKind.LOST, "the supervisor is closed")
+        if failure is not None:
+            future.set_result(Response.failed(request.id, failure, attempts=0))
+        return future
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Responses to all `requests`, as they come; takes only a few requests more than the engine works on."""
+        done: SimpleQueue[Future[Response]] = SimpleQueue()
+        under_way = 0
+        for request in requests:
+            self.submit(request).add_done_callback(done.put)
+            under_way += 1
+            while under_way >= 2 * self._settings.window:
+                yield done.get().result()
+                under_way -= 1
+        for _ in range(under_way):
+            yield done.get().result()
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Ends the engine within about `timeout` seconds; what has no answer by then comes back as ``lost``.
+
+        An engine without rows gets half of that time to close by itself; an engine at work is ended at once.
+        """
+        self._loop.close_seconds = timeout / 2
+        self._mailbox.close()
+        if self._thread.ident is None:
+            self._thread.start()
+        self._thread.join(timeout)
+        engine = self._loop.engine
+        if self._thread.is_alive() and engine is not None:
+            end_group(engine.pid, timeout)
+
+    @property
+    def state(self) -> State:
+        """What the supervisor is at; ``broken`` means that rows go back as ``engine.init_failed``."""
+        if self._mailbox.closing:
+            return "closed"
+        if self._loop.breaker.open:
+            return "broken"
+        if self._loop.ledger.quarantine:
+            return "quarantine"
+        return "running" if self._loop.ready else "starting"
+
+    @property
+    def fatal(self) -> str | None:
+        """The user's mistake that keeps the engine from ever starting, if there is one."""
+        return self._loop.breaker.reason if self._loop.breaker.fatal else None
+
+    @property
+    def counters(self) -> Counters:
+        """Restarts, stalls, crashes, tokens, answers so far."""
+        return self._loop.counters

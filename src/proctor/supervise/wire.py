@@ -1,0 +1,144 @@
+"""What the supervisor and its child say to each other: MessagePack frames, each behind its length in four bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from socket import socket
+from typing import Generic, TypeVar
+
+import msgspec
+
+from proctor.engines.base import EngineConfig
+from proctor.rows import Request, Response, UserError
+
+_LENGTH = struct.Struct(">I")
+_MAX_FRAME = 1 << 30
+RECEIVE_BYTES = 1 << 18
+
+
+class Start(msgspec.Struct, frozen=True, tag="start"):
+    """To the child, first of all: the engine to run, or only to check."""
+
+    config: EngineConfig
+    check_only: bool = False
+
+
+class Work(msgspec.Struct, frozen=True, tag="work"):
+    """To the child: one more request. The end of the connection is the end of the feed."""
+
+    request: Request
+
+
+class Checked(msgspec.Struct, frozen=True, tag="checked"):
+    """From the child: the engine's own check found nothing wrong."""
+
+
+class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+    """From the child: the engine is ready."""
+
+    seconds: float
+
+
+class Taken(msgspec.Struct, frozen=True, tag="taken"):
+    """From the child: the engine is about to get the `count` oldest requests of the feed."""
+
+    count: int
+
+
+class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    """From the child: a response, and the tokens decoded since the last message that told of any."""
+
+    response: Response
+    tokens: int = 0
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """From the child: tokens decoded since the last message that told of any."""
+
+    tokens: int
+
+
+class Broken(msgspec.Struct, frozen=True, tag="broken"):
+    """From the child, its last word: an exception came out of the engine.
+
+    Attributes:
+        message: type and text in one line.
+        exception: its type.
+        out_of_memory: whether it says that memory ran out.
+        mistake: what, where and fix of a `UserError`.
+    """
+
+    message: str
+    exception: str
+    out_of_memory: bool = False
+    mistake: tuple[str, str | None, str | None] | None = None
+
+    def user_error(self) -> UserError | None:
+        """The mistake as the exception it was."""
+        if self.mistake is None:
+            return None
+        what, where, fix = self.mistake
+        return UserError(what, where=where, fix=fix)
+
+
+ToChild = Start | Work
+FromChild = Checked | Loaded | Taken | Answer | Progress | Broken
+
+_encoder = msgspec.msgpack.Encoder()
+Message = TypeVar("Message")
+
+
+class ProtocolError(Exception):
+    """What came in is not a message of this protocol."""
+
+
+def pack(message: ToChild | FromChild) -> bytearray:
+    """The message as a frame."""
+    frame = bytearray(_LENGTH.size)
+    _encoder.encode_into(message, frame, _LENGTH.size)
+    _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
+    return frame
+
+
+class Unpacker(Generic[Message]):
+    """Cuts a stream of bytes into messages of one type."""
+
+    def __init__(self, kind: object) -> None:
+        self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(kind)
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that are complete with `data`.
+
+        Raises:
+            ProtocolError: the bytes are no such message.
+        """
+        self._buffer += data
+        messages: list[Message] = []
+        start, end = 0, len(self._buffer)
+        with memoryview(self._buffer) as view:
+            while end - start >= _LENGTH.size:
+                (size,) = _LENGTH.unpack_from(view, start)
+                stop = start + _LENGTH.size + size
+                if stop > end:
+                    if size > _MAX_FRAME:
+                        raise ProtocolError(f"a frame of {size} bytes")
+                    break
+                messages.append(self._decode(bytes(view[start + _LENGTH.size : stop])))
+                start = stop
+        del self._buffer[:start]
+        return messages
+
+    def _decode(self, body: bytes) -> Message:
+        try:
+            return self._decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise ProtocolError(str(error)) from None
+
+
+def receive(line: socket) -> Iterator[ToChild]:
+    """The child's messages, as they come in on its blocking socket, until the supervisor hangs up."""
+    unpacker: Unpacker[ToChild] = Unpacker(ToChild)
+    while data := line.recv(RECEIVE_BYTES):
+        yield from unpacker.feed(data)
