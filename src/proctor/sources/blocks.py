@@ -1,0 +1,196 @@
+"""Makes blocks (see `proctor.sources.base`) of rows that were read as a plain table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from proctor.rows import ErrorKind, Failure
+from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS
+from proctor.sources.cells import CellError, holds_bytes, image_bytes, image_type
+
+Faults = dict[int, Failure]
+"""What is wrong with rows of a table, by their position in it."""
+
+_TAKEN_NAMES = frozenset(field.name for field in BLOCK_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class RawRows:
+    """Rows as their file has them.
+
+    Attributes:
+        ids: row id of each.
+        table: their columns, in the file's types; what stands there for rows with a fault does not matter.
+        faults: what is wrong with some of them.
+        place: names a row, by its position in the table, in messages: file and row or line.
+        root: directory that paths of images start at.
+    """
+
+    ids: Sequence[int]
+    table: pa.Table
+    faults: Faults
+    place: Callable[[int], str]
+    root: Path
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """How the columns of a file become those of a block.
+
+    Attributes:
+        file_schema: the columns as the file has them.
+        images: names (in blocks) of the columns that hold images.
+        prefix: put in front of a column's name where a block has a field of that name already.
+    """
+
+    file_schema: pa.Schema
+    images: tuple[str, ...]
+    prefix: str
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns in blocks, in the file's order."""
+        return [self.prefix + name if name in _TAKEN_NAMES else name for name in self.file_schema.names]
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The source's columns in blocks: nullable, images as `IMAGE` or `IMAGES` where that can be."""
+        fields = zip(self.names, self.file_schema, strict=True)
+        return pa.schema(
+            [pa.field(name, self._type(name, field.type), metadata=field.metadata) for name, field in fields]
+        )
+
+    def _type(self, name: str, type_: pa.DataType) -> pa.DataType:
+        # Arrow's views are young: several of its own functions refuse them.
+        plain = (
+            pa.large_binary() if pt.is_binary_view(type_) else pa.large_string() if pt.is_string_view(type_) else type_
+        )
+        return (image_type(type_) or plain) if name in self.images else plain
+
+    def blocks(self, rows: RawRows) -> Iterator[pa.Table]:
+        """The rows as blocks of at most about `BLOCK_BYTES`, with the bytes of their images."""
+        table = rows.table.rename_columns(self.names)
+        for start, images in self._read_images(table, rows):
+            count = len(images[0]) if images else table.num_rows
+            piece = self._with_images(table.slice(start, count), images)
+            faults = {at - start: what for at, what in rows.faults.items() if start <= at < start + count}
+            yield from _halved(block_of(rows.ids[start : start + count], piece, faults))
+
+    def failed_block(self, ids: Sequence[int], failure: Failure) -> pa.Table:
+        """A block of rows that share a fault."""
+        nothing = pa.table([pa.nulls(len(ids), kind) for kind in self.columns.types], schema=self.columns)
+        return block_of(ids, nothing, dict.fromkeys(range(len(ids)), failure))
+
+    @property
+    def _to_read(self) -> list[str]:
+        """Image columns whose cells are not bytes yet."""
+        types = dict(zip(self.names, self.file_schema.types, strict=True))
+        return [
+            name for name in self.images if name in types and image_type(types[name]) and not holds_bytes(types[name])
+        ]
+
+    def _read_images(self, table: pa.Table, rows: RawRows) -> Iterator[tuple[int, list[list[Any]]]]:
+        """Pieces of the table: where each starts, and for each column of `_to_read` the cells of the piece."""
+        names = self._to_read
+        if not names:
+            yield 0, []
+            return
+        columns = [table.column(name) for name in names]
+        start, size, images = 0, 0, _empty_lists(len(names))
+        for at in range(table.num_rows):
+            for name, column, cells in zip(names, columns, images, strict=True):
+                cell = None if at in rows.faults else self._cell(rows, at, name, column[at].as_py())
+                cells.append(cell)
+                size += _bytes_of(cell)
+            if size >= BLOCK_BYTES or at == table.num_rows - 1:
+                yield start, images
+                start, size, images = at + 1, 0, _empty_lists(len(names))
+
+    def _cell(self, rows: RawRows, at: int, name: str, cell: Any) -> Any:
+        images: list[bytes | None] = []
+        try:
+            for item in cell if isinstance(cell, list) else [cell]:
+                images.append(image_bytes(item, rows.root))  # noqa: PERF401 (how far it got is part of the message)
+            return images if isinstance(cell, list) else images[0]
+        except CellError as error:
+            which = f"column {name!r}" + (f", image {len(images) + 1}" if isinstance(cell, list) else "")
+            rows.faults[at] = Failure(error.kind, f"{rows.place(at)}: {which}: {error.message}")
+            return None
+
+    def _with_images(self, piece: pa.Table, images: list[list[Any]]) -> pa.Table:
+        read = dict(zip(self._to_read, images, strict=True))
+        columns = []
+        for field, column in zip(self.columns, piece.columns, strict=True):
+            if field.name in read:
+                columns.append(pa.array(read[field.name], field.type))
+            else:
+                columns.append(column if column.type == field.type else column.cast(field.type))
+        return pa.table(columns, schema=self.columns)
+
+
+def block_of(ids: Sequence[int], columns: pa.Table, faults: Faults) -> pa.Table:
+    """One block; rows with a fault get nulls in every column."""
+    kinds = [faults[at].kind.value if at in faults else None for at in range(len(ids))]
+    messages = [faults[at].message if at in faults else None for at in range(len(ids))]
+    head = [pa.array(ids, pa.int64()), pa.array(kinds, pa.string()), pa.array(messages, pa.string())]
+    head.append(pa.nulls(len(ids), pa.string()))
+    sound = [_hidden(column, sorted(faults)) for column in columns.columns]
+    return pa.table([*head, *sound], schema=pa.schema([*BLOCK_FIELDS, *columns.schema]))
+
+
+def _hidden(column: pa.ChunkedArray, rows: Sequence[int]) -> pa.ChunkedArray:
+    """The column with nulls at `rows`. Pieced together, since `take` and `if_else` do not know every type."""
+    if not rows:
+        return column
+    pieces, done = [], 0
+    for row in rows:
+        pieces += column.slice(done, row - done).chunks
+        pieces.append(pa.nulls(1, column.type))
+        done = row + 1
+    return pa.chunked_array([*pieces, *column.slice(done).chunks], column.type)
+
+
+def unsound_rows(table: pa.Table, place: Callable[[int], str]) -> Faults:
+    """Rows with values that cannot be, such as text that is not UTF-8: found nowhere else, and a crash if used."""
+    faults: Faults = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if _is_sound(column):
+            continue
+        for at in range(len(column)):
+            if at not in faults and not _is_sound(column.slice(at, 1)):
+                faults[at] = Failure(
+                    ErrorKind.READ_CORRUPT, f"{place(at)}: column {name!r} is damaged: not a {column.type}"
+                )
+    return faults
+
+
+def _is_sound(column: pa.ChunkedArray) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _halved(block: pa.Table) -> Iterator[pa.Table]:
+    if block.nbytes <= BLOCK_BYTES or block.num_rows <= 1:
+        yield block
+        return
+    half = block.num_rows // 2
+    yield from _halved(block.slice(0, half))
+    yield from _halved(block.slice(half))
+
+
+def _empty_lists(count: int) -> list[list[Any]]:
+    return [[] for _ in range(count)]
+
+
+def _bytes_of(cell: Any) -> int:
+    items = cell if isinstance(cell, list) else [cell]
+    return sum(len(item) for item in items if item is not None)

@@ -1,0 +1,131 @@
+"""JSON-lines files as a source of rows: one pass at the start counts lines and finds columns; reading seeks.
+
+Column types follow from the first rows (see `jsonrows`). A column called like a field of every block gets the prefix
+``jsonl_``. A line that is malformed, or does not fit the columns, is a ``read.corrupt`` row; a blank line is no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from pyroaring import BitMap64
+
+from proctor.rows import ErrorKind, Failure
+from proctor.sources.base import BLOCK_BYTES, ReadGroup
+from proctor.sources.blocks import BlockShape, Faults, RawRows
+from proctor.sources.files import ids_between, list_files, open_failure
+from proctor.sources.jsonrows import RowError, decode_row, discover, schema_of, table_of
+from proctor.sources.lines import Line, LineIndex, index_lines, read_lines
+from proctor.sources.planning import Extent, plan_groups
+
+FIRST_ROWS = 1000
+"""Most rows that the columns are learned from."""
+_FIRST_BYTES = 64 << 20
+
+
+class JsonlSource:
+    """Rows of a JSON-lines file, or of a directory's ``*.jsonl`` files in name order. Implements `base.Source`.
+
+    Args:
+        path: the file or directory.
+        images: columns that hold images: text (base64, data URI, relative path) or lists of text.
+
+    Raises:
+        UserError: no files, or no row in them that is a JSON object.
+    """
+
+    def __init__(self, path: str | Path, *, images: Sequence[str] = ()) -> None:
+        digest = xxhash.xxh3_128()
+        self._files: list[LineIndex] = []
+        self._first_rows = [0]
+        for file in list_files(path, ".jsonl"):
+            index = index_lines(file, digest.update)
+            digest.update(b"\0end of file")
+            self._files.append(index)
+            self._first_rows.append(self._first_rows[-1] + index.rows)
+        self._columns = discover(_first_lines(self._files), str(path))
+        self._shape = BlockShape(schema_of(self._columns), tuple(images), "jsonl_")
+        self._fingerprint = digest.hexdigest()
+
+    def expected(self) -> BitMap64:
+        """All row ids, ``0 .. n-1``, as the first pass counted them."""
+        return ids_between(0, self._first_rows[-1])
+
+    def columns(self) -> pa.Schema:
+        """The columns that the first rows have; image columns as `cells.IMAGE` or `cells.IMAGES`."""
+        return self._shape.columns
+
+    def fingerprint(self) -> str:
+        """Hash of every byte of the files, in order; not of their names, nor of image files that rows refer to."""
+        return self._fingerprint
+
+    def groups(self, todo: BitMap64, max_rows: int, max_bytes: int = BLOCK_BYTES) -> list[ReadGroup]:
+        """Splits the wanted rows by number and by the mean size of the lines around them. Opens no file."""
+        return list(plan_groups(todo, [self._extents(shard) for shard in range(len(self._files))], max_rows, max_bytes))
+
+    def read(self, group: ReadGroup) -> Iterator[pa.Table]:
+        """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES`."""
+        index, first = self._files[group.shard], self._first_rows[group.shard]
+        ids = list(group.row_ids)
+        changed = Failure(ErrorKind.READ_CORRUPT, f"{index.path.name} has changed since the run was planned")
+        try:
+            if index.path.stat().st_size != index.size_bytes:
+                yield self._shape.failed_block(ids, changed)
+                return
+            for lines in _batched(read_lines(index, [row - first for row in ids])):
+                yield from self._blocks(index, first, lines)
+                ids = ids[len(lines) :]
+            if ids:
+                yield self._shape.failed_block(ids, changed)
+        except OSError as error:
+            yield self._shape.failed_block(ids, open_failure(index.path, error))
+
+    def _blocks(self, index: LineIndex, first: int, lines: Sequence[Line]) -> Iterator[pa.Table]:
+        def place(at: int) -> str:
+            return f"{index.path.name}, line {lines[at].number + 1}"
+
+        rows, faults = [], Faults()
+        nothing = (None,) * len(self._columns)
+        for at, line in enumerate(lines):
+            try:
+                rows.append(decode_row(self._columns, line.data))
+            except RowError as error:
+                rows.append(nothing)
+                faults[at] = Failure(ErrorKind.READ_CORRUPT, f"{place(at)}: {error}")
+        ids = [first + line.row for line in lines]
+        yield from self._shape.blocks(RawRows(ids, table_of(self._columns, rows), faults, place, index.path.parent))
+
+    def _extents(self, shard: int) -> list[Extent]:
+        index, first = self._files[shard], self._first_rows[shard]
+        rows = np.diff(index.marks[:, 0], append=index.rows)
+        sizes = np.diff(index.marks[:, 2], append=index.size_bytes)
+        starts = (index.marks[:, 0] + first).tolist()
+        return [Extent(*facts) for facts in zip(starts, rows.tolist(), sizes.tolist(), strict=True)]
+
+
+def _batched(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Lines in lists of about `BLOCK_BYTES`."""
+    batch: list[Line] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line.data)
+        if size >= BLOCK_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _first_lines(files: Iterable[LineIndex]) -> Iterator[bytes]:
+    rows, size = 0, 0
+    for index in files:
+        for line in read_lines(index, range(min(index.rows, FIRST_ROWS - rows))):
+            yield line.data
+            rows, size = rows + 1, size + len(line.data)
+            if size >= _FIRST_BYTES:
+                return

@@ -1,0 +1,217 @@
+"""Parquet files as a source of rows: ids from the footers alone, blocks read row group by row group.
+
+Column names of a block are those of the file, except that one called like a field of every block gets the prefix
+``parquet_``. What a worker holds in memory is a block, its images, and the largest page (or dictionary) of each column:
+a row group is never loaded whole. A group of rows is read from the start of its row group on, as far as its last row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from proctor.rows import ErrorKind, Failure, UserError
+from proctor.sources.base import BLOCK_BYTES, ReadGroup
+from proctor.sources.blocks import BlockShape, Faults, RawRows, unsound_rows
+from proctor.sources.files import ids_between, list_files, open_failure
+from proctor.sources.planning import Extent, plan_groups
+from proctor.sources.rowgroups import read_rows
+
+_BATCH_ROWS = 1024
+_READ_AHEAD = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFile:
+    """One file as its footer describes it; an extent a row group."""
+
+    path: Path
+    row_groups: tuple[Extent, ...]
+
+
+class ParquetSource:
+    """Rows of a Parquet file, or of a directory's ``*.parquet`` files in name order. Implements `base.Source`.
+
+    Args:
+        path: the file or directory.
+        images: columns that hold images (see `cells` for their forms); others keep their type.
+
+    Raises:
+        UserError: no files, a footer that cannot be read, or files whose columns differ; names file and column.
+    """
+
+    def __init__(self, path: str | Path, *, images: Sequence[str] = ()) -> None:
+        self._files: list[ParquetFile] = []
+        self._rows = 0
+        digest = hashlib.sha256()
+        schema: pa.Schema | None = None
+        for file in list_files(path, ".parquet"):
+            metadata = _read_metadata(file)
+            found = _plain(metadata.schema.to_arrow_schema(), file)
+            schema = schema or found
+            _check_same_columns(self._files[0].path if self._files else file, schema, file, found)
+            digest.update(_identity(file))
+            self._add(file, metadata)
+        assert schema is not None
+        self._shape = BlockShape(schema, tuple(images), "parquet_")
+        self._fingerprint = digest.hexdigest()
+
+    def _add(self, file: Path, metadata: pq.FileMetaData) -> None:
+        row_groups = []
+        for number in range(metadata.num_row_groups):
+            row_group = metadata.row_group(number)
+            row_groups.append(Extent(self._rows, row_group.num_rows, row_group.total_byte_size))
+            self._rows += row_group.num_rows
+        self._files.append(ParquetFile(file, tuple(row_groups)))
+
+    def expected(self) -> BitMap64:
+        """All row ids, ``0 .. n-1``, as the footers count them."""
+        return ids_between(0, self._rows)
+
+    def columns(self) -> pa.Schema:
+        """The files' columns; image columns as `cells.IMAGE` or `cells.IMAGES`."""
+        return self._shape.columns
+
+    def fingerprint(self) -> str:
+        """Hash of each file's size and footer, in order: columns, rows, and where each page of data lies, with its
+        statistics; not the values themselves, nor names and times of files."""
+        return self._fingerprint
+
+    def groups(self, todo: BitMap64, max_rows: int, max_bytes: int = BLOCK_BYTES) -> list[ReadGroup]:
+        """Splits the wanted rows along row groups, by number and by their mean size. Opens no file."""
+        return list(plan_groups(todo, [file.row_groups for file in self._files], max_rows, max_bytes))
+
+    def read(self, group: ReadGroup) -> Iterator[pa.Table]:
+        """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES`."""
+        file = self._files[group.shard]
+        first = file.row_groups[0].first_row
+        for ids, table, faults in _gathered(self._segments(file, list(group.row_ids))):
+
+            def place(at: int, ids: Sequence[int] = ids) -> str:
+                return f"{file.path.name}, row {ids[at] - first}"
+
+            named = {at: Failure(what.kind, f"{place(at)}: {what.message}") for at, what in faults.items()}
+            damaged = unsound_rows(table, place)
+            yield from self._shape.blocks(RawRows(ids, table, {**damaged, **named}, place, file.path.parent))
+
+    def _segments(self, file: ParquetFile, wanted: list[int]) -> Iterator[_Segment]:
+        """The wanted rows of a file, in order, as pieces that were read or that share a fault."""
+        try:
+            handle = _open(file.path)
+        except OSError as error:
+            yield self._lost(wanted, open_failure(file.path, error))
+            return
+        except (pa.ArrowException, ValueError) as error:
+            yield self._lost(wanted, Failure(ErrorKind.READ_CORRUPT, str(error)))
+            return
+        with handle:
+            for number, extent in enumerate(file.row_groups):
+                inside = wanted[
+                    bisect_left(wanted, extent.first_row) : bisect_left(wanted, extent.first_row + extent.rows)
+                ]
+                if inside:
+                    yield from self._row_group(handle, number, extent, inside)
+
+    def _row_group(self, handle: pq.ParquetFile, number: int, extent: Extent, wanted: list[int]) -> Iterator[_Segment]:
+        if not self._is_as_planned(handle, number, extent):
+            yield self._lost(wanted, Failure(ErrorKind.READ_CORRUPT, "the file has changed since the run was planned"))
+            return
+        batch_rows = max(1, min(_BATCH_ROWS, int(BLOCK_BYTES / max(1.0, extent.row_bytes))))
+        done = 0
+        for part in read_rows(handle, number, [row - extent.first_row for row in wanted], batch_rows):
+            if isinstance(part, Failure):
+                yield self._lost(wanted[done:], Failure(part.kind, f"row group {number}: {part.message}"))
+                return
+            positions, table = part
+            schema = self._shape.file_schema
+            yield (
+                wanted[done : done + len(positions)],
+                pa.table(table.select(schema.names).columns, schema=schema),
+                None,
+            )
+            done += len(positions)
+
+    def _is_as_planned(self, handle: pq.ParquetFile, number: int, extent: Extent) -> bool:
+        metadata = handle.metadata
+        same_rows = number < metadata.num_row_groups and metadata.row_group(number).num_rows == extent.rows
+        return same_rows and _types(handle.schema_arrow) == _types(self._shape.file_schema)
+
+    def _lost(self, ids: list[int], failure: Failure) -> _Segment:
+        schema = self._shape.file_schema
+        return ids, pa.table([pa.nulls(len(ids), kind) for kind in schema.types], schema=schema), failure
+
+
+_Segment = tuple[list[int], pa.Table, Failure | None]
+
+
+def _gathered(segments: Iterable[_Segment]) -> Iterator[tuple[list[int], pa.Table, Faults]]:
+    """Joins segments until they have `BLOCK_BYTES`, so that small row groups do not make small blocks."""
+    ids: list[int] = []
+    tables: list[pa.Table] = []
+    faults: Faults = {}
+    size = 0
+    for segment_ids, table, failure in segments:
+        if tables and size + table.nbytes > BLOCK_BYTES:
+            yield ids, pa.concat_tables(tables), faults
+            ids, tables, faults, size = [], [], {}, 0
+        if failure is not None:
+            faults.update(dict.fromkeys(range(len(ids), len(ids) + len(segment_ids)), failure))
+        ids.extend(segment_ids)
+        tables.append(table)
+        size += table.nbytes
+    if tables:
+        yield ids, pa.concat_tables(tables), faults
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    # A buffered stream without pre-buffering: otherwise whole column chunks are loaded before the first row comes.
+    return pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_AHEAD, page_checksum_verification=True)
+
+
+def _read_metadata(file: Path) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(file)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"cannot read the Parquet footer: {reason}", where=str(file)) from error
+
+
+def _identity(file: Path) -> bytes:
+    """Size and footer of a Parquet file that was read before."""
+    with file.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(size - 8)
+        footer = int.from_bytes(stream.read(4), "little")
+        stream.seek(size - 8 - footer)
+        return size.to_bytes(8, "little") + stream.read(footer)
+
+
+def _plain(schema: pa.Schema, file: Path) -> pa.Schema:
+    """The schema without metadata and requirements: a row that cannot be read has nulls."""
+    repeated = {name for name in schema.names if schema.names.count(name) > 1}
+    if repeated:
+        raise UserError(f"has several columns named {min(repeated)!r}", where=str(file))
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return dict(zip(schema.names, schema.types, strict=True))
+
+
+def _check_same_columns(first: Path, expected: pa.Schema, file: Path, found: pa.Schema) -> None:
+    wanted, there = _types(expected), _types(found)
+    for name in [*wanted, *there]:
+        if wanted.get(name) != there.get(name):
+            has, had = there.get(name, "no such column"), wanted.get(name, "no such column")
+            raise UserError(
+                f"column {name!r} is {has}, in {first.name} it is {had}",
+                where=str(file),
+                fix="the files of a source must have the same columns",
+            )

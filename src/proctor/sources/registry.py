@@ -1,0 +1,64 @@
+"""From a source's spec to the source itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from proctor.sources.base import BLOCK_BYTES, ReadGroup, Source
+from proctor.sources.files import ids_between
+from proctor.spec import MdsSourceSpec, ParquetSourceSpec, SourceSpec
+
+
+def make_source(spec: SourceSpec) -> Source:
+    """Opens the source: reads its index or footers, or counts its lines.
+
+    Raises:
+        UserError: there is no such data, or it is not sound.
+    """
+    source = _open(spec)
+    return source if spec.limit is None else FirstRows(source, spec.limit)
+
+
+def _open(spec: SourceSpec) -> Source:
+    # Each format is imported only where it is used: the Parquet reader alone costs more than all of `proctor.spec`.
+    if isinstance(spec, MdsSourceSpec):
+        from proctor.sources.mds import MDSSource
+
+        return MDSSource(spec.path, allow_pickle=spec.allow_pickle, verify_hashes=spec.verify_hashes)
+    if isinstance(spec, ParquetSourceSpec):
+        from proctor.sources.parquet import ParquetSource
+
+        return ParquetSource(spec.path, images=spec.columns.images)
+    from proctor.sources.jsonl import JsonlSource
+
+    return JsonlSource(spec.path, images=spec.columns.images)
+
+
+class FirstRows:
+    """The first rows of another source. Implements `base.Source`."""
+
+    def __init__(self, source: Source, limit: int) -> None:
+        self._source, self._limit = source, limit
+
+    def expected(self) -> BitMap64:
+        """The ids below the limit."""
+        return self._source.expected() & ids_between(0, self._limit)
+
+    def columns(self) -> pa.Schema:
+        """The other source's columns."""
+        return self._source.columns()
+
+    def groups(self, todo: BitMap64, max_rows: int, max_bytes: int = BLOCK_BYTES) -> Sequence[ReadGroup]:
+        """The other source's groups."""
+        return self._source.groups(todo, max_rows, max_bytes)
+
+    def read(self, group: ReadGroup) -> Iterator[pa.Table]:
+        """The other source's blocks."""
+        return self._source.read(group)
+
+    def fingerprint(self) -> str:
+        """The other source's identity."""
+        return self._source.fingerprint()
