@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+
 from tests.sources.mds.support import (
     FACTS,
     edit_file,

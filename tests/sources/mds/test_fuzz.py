@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.sources.mds.support import edit_file, edit_index, errors, read_rows, set_word, word, write
 
 from proctor.sources.mds.verify import verify
+from tests.sources.mds.support import edit_file, edit_index, errors, read_rows, set_word, word, write
 
 ROWS = 12
 SHARD = "shard.00000.mds"

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.sources.mds.support import FACTS, errors, read_rows
 
 from proctor.sources.mds import MDSSource, MDSWriter
 from proctor.sources.mds.encodings import ENCODING_NAMES, SCALARS, Encoding, parse_encoding
+from tests.sources.mds.support import FACTS, errors, read_rows
 
 GOLDEN = Path(__file__).parent / "golden"
 COMPRESSED = sorted(path.name for path in GOLDEN.glob("compressed-*"))

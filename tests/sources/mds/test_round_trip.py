@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pyroaring import BitMap64
-from tests.sources.mds.support import FACTS, errors, read_rows, write
 
 from proctor.sources.mds import MDSSource
 from proctor.sources.mds.encodings import SCALARS
 from proctor.sources.mds.hashing import hash_names
+from tests.sources.mds.support import FACTS, errors, read_rows, write
 
 BLOBS = st.binary(max_size=40)
 TEXTS = st.text(max_size=30)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -52,15 +53,20 @@ def _scalar(dtype: str, value: Any) -> bytes:
         raise TypeError(f"{dtype} takes a number, got {type(value).__name__}")
     kind = np.dtype(dtype)
     if kind.kind == "f":
-        return np.array(number, kind).tobytes()
-    if number != int(number) or not np.iinfo(kind).min <= number <= np.iinfo(kind).max:
+        with np.errstate(over="ignore"):
+            data = np.array(number, kind)
+        fits = bool(np.isfinite(data)) or not math.isfinite(number)
+    else:
+        fits = math.isfinite(number) and number == int(number) and np.iinfo(kind).min <= number <= np.iinfo(kind).max
+        data = np.array(int(number) if fits else 0, kind)
+    if not fits:
         raise ValueError(f"{number} does not fit in {dtype}")
-    return np.array(int(number), kind).tobytes()
+    return data.tobytes()
 
 
 def _ndarray(encoding: Encoding, array: NDArray[Any]) -> bytes:
     code = _DTYPE_CODES.get(array.dtype.name)
-    if code is None or (encoding.dtype is not None and array.dtype != encoding.dtype):
+    if code is None or (encoding.dtype is not None and array.dtype.name != encoding.dtype):
         raise TypeError(f"{encoding.text} takes {encoding.dtype or 'numbers'}, got an array of {array.dtype.name}")
     if encoding.shape is not None and array.shape != encoding.shape:
         raise ValueError(f"{encoding.text} takes shape {encoding.shape}, got {array.shape}")
@@ -84,7 +90,7 @@ def _text(value: Any) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value.tolist() if isinstance(value, np.ndarray) else value).encode()
+    return json.dumps(value.tolist() if isinstance(value, np.ndarray) else value, allow_nan=False).encode()
 
 
 def _number_text(kind: type) -> Callable[[Any], bytes]:
