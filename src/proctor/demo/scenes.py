@@ -73,7 +73,7 @@ def scene(number: int) -> Scene:
 
 
 def answer(scene: Scene) -> str:
-    """The one correct text, e.g. `wet; curve left; obstacle near; waypoints (-0.1,1.0) (-0.6,2.0)`."""
+    """The one correct text, e.g. `wet; curve left; obstacle near; waypoints (-0.2,1.0) (-0.6,2.0)`."""
     curve = "straight" if scene.curvature == "straight" else f"curve {scene.curvature}"
     obstacle = "clear" if scene.obstacle == "clear" else f"obstacle {scene.obstacle}"
     points = " ".join(f"({lateral:+.1f},{ahead:.1f})" for lateral, ahead in scene.waypoints)
