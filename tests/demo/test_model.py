@@ -82,8 +82,10 @@ def test_shared_files_are_what_the_code_writes(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in SHARED.iterdir()}
     for name in ("preprocessor_config.json", "video_preprocessor_config.json", "chat_template.jinja"):
         assert (tmp_path / name).read_text() == (SHARED / name).read_text()
-    vocabularies = [json.loads((at / "tokenizer.json").read_text())["model"]["vocab"] for at in (tmp_path, SHARED)]
-    assert vocabularies[0] == vocabularies[1]
+    written, shipped = (json.loads((at / "config.json").read_text()) for at in (tmp_path, SHARED))
+    assert written | {"transformers_version": shipped["transformers_version"]} == shipped
+    written, shipped = (json.loads((at / "tokenizer.json").read_text()) for at in (tmp_path, SHARED))
+    assert written["model"]["vocab"] == shipped["model"]["vocab"]
 
 
 def test_saved_weights_load_back_as_they_were(tmp_path: Path) -> None:

@@ -34,42 +34,9 @@ _INITIALIZER_RANGE = 0.06
 
 def model_config() -> Qwen3VLConfig:
     """The architecture; attention heads of 32 are the smallest that vLLM's CPU attention accepts."""
-    text = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": _HIDDEN,
-        "initializer_range": _INITIALIZER_RANGE,
-        "intermediate_size": 384,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
-        "max_position_embeddings": MAX_TOKENS,
-        "rms_norm_eps": 1e-6,
-        "tie_word_embeddings": True,
-        "pad_token_id": PAD_ID,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 10000.0,
-            "mrope_section": [6, 5, 5],
-            "mrope_interleaved": True,
-        },
-    }
-    vision = {
-        "depth": 3,
-        "hidden_size": 96,
-        "initializer_range": _INITIALIZER_RANGE,
-        "num_heads": 3,
-        "intermediate_size": 256,
-        "patch_size": PATCH,
-        "temporal_patch_size": TEMPORAL_PATCH,
-        "spatial_merge_size": MERGE,
-        "out_hidden_size": _HIDDEN,
-        "num_position_embeddings": 64,
-        "deepstack_visual_indexes": [0, 1],
-    }
     return Qwen3VLConfig(
-        text_config=text,
-        vision_config=vision,
+        text_config=_text_config(),
+        vision_config=_vision_config(),
         image_token_id=IMAGE_ID,
         video_token_id=TOKEN_ID["<|video_pad|>"],
         vision_start_token_id=TOKEN_ID["<|vision_start|>"],
@@ -117,6 +84,45 @@ def write_shared_files(out: Path) -> None:
         {**_preprocessor_config(), "video_processor_type": "Qwen3VLVideoProcessor"},
     )
     build_tokenizer().save_pretrained(out)
+
+
+def _text_config() -> dict[str, Any]:
+    return {
+        "vocab_size": VOCABULARY,
+        "hidden_size": _HIDDEN,
+        "initializer_range": _INITIALIZER_RANGE,
+        "intermediate_size": 384,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": MAX_TOKENS,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True,
+        "pad_token_id": PAD_ID,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "mrope_section": [6, 5, 5],
+            "mrope_interleaved": True,
+        },
+    }
+
+
+def _vision_config() -> dict[str, Any]:
+    return {
+        "depth": 3,
+        "hidden_size": 96,
+        "initializer_range": _INITIALIZER_RANGE,
+        "num_heads": 3,
+        "intermediate_size": 256,
+        "patch_size": PATCH,
+        "temporal_patch_size": TEMPORAL_PATCH,
+        "spatial_merge_size": MERGE,
+        "out_hidden_size": _HIDDEN,
+        "num_position_embeddings": 64,
+        "deepstack_visual_indexes": [0, 1],
+    }
 
 
 def _preprocessor_config() -> dict[str, Any]:
