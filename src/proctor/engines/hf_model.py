@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig
+from transformers.utils.logging import disable_progress_bar
 
 from proctor.engines.base import EngineConfig, Reporter
 from proctor.engines.chat import Chat
@@ -30,6 +31,7 @@ class HFModel:
     """
 
     def __init__(self, config: EngineConfig) -> None:
+        disable_progress_bar()
         directory = Path(config.model)
         options = dict(config.options)
         self._processor_arguments: dict[str, Any] = options.pop(PROCESSOR_OPTION, {})
@@ -78,7 +80,7 @@ class HFModel:
             raise rejected(f"the model's processor does not take the row: {error}") from error
 
     def _generate(self, rows: Sequence[Prepared], inputs: Any, report: Reporter) -> list[Response]:
-        inputs = inputs.to(self._model.device, dtype=self._model.dtype)
+        inputs = self._on_device(inputs)
         state = [new_row(row.request, self._model.device) for row in rows]
         choose = Choose(state)
         finish = Finish(state, choose, self.chat.tokenizer, self._end_ids, report)
@@ -91,6 +93,11 @@ class HFModel:
             )
         lengths = inputs["attention_mask"].sum(1).tolist()
         return [self._response(*answered) for answered in zip(rows, state, lengths, strict=True)]
+
+    def _on_device(self, inputs: Any) -> Any:
+        if self.chat.takes_images:
+            return inputs.to(self._model.device, dtype=self._model.dtype)  # the type is for pixels only
+        return inputs.to(self._model.device)
 
     def _response(self, row: Prepared, state: Row, prompt_tokens: int) -> Response:
         return Response(

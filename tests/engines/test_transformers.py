@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.engines.base import EngineConfig, IterFeed
+from proctor.engines.transformers import TransformersEngine
+from proctor.rows import ErrorKind, Request, Response, UserError
+from tests.engines.tiny import answers, ask, ask_scene, picture
+
+pytestmark = pytest.mark.model
+
+
+def config(directory: Path, **changes: Any) -> EngineConfig:
+    return EngineConfig("transformers", str(directory), dtype="float32", **{"batch_size": 8, **changes})
+
+
+def loaded(directory: Path, **changes: Any) -> TransformersEngine:
+    engine = TransformersEngine(config(directory, **changes))
+    engine.check()
+    engine.load()
+    return engine
+
+
+@pytest.fixture(scope="module")
+def engine(random_model: Path) -> Iterator[TransformersEngine]:
+    engine = loaded(random_model, max_model_len=256)
+    yield engine
+    engine.close()
+
+
+def kinds(found: dict[int, Response]) -> dict[int, ErrorKind | None]:
+    return {id_: response.failure and response.failure.kind for id_, response in found.items()}
+
+
+def test_rows_of_one_to_three_images_are_answered(engine: TransformersEngine):
+    found = answers(engine, [ask_scene(number, max_tokens=4) for number in range(12)])
+    assert {len(response.token_ids) for response in found.values()} == {4}
+    assert {response.prompt_tokens for response in found.values()} == {30, 44, 58}
+    assert {response.finish_reason for response in found.values()} == {"length"}
+    assert all(response.text is not None and response.logprobs is None for response in found.values())
+
+
+def test_a_batch_answers_as_its_rows_do_alone(engine: TransformersEngine):
+    requests = [ask_scene(number, max_tokens=8) for number in range(12)]
+    together = answers(engine, requests)
+    for request in requests:
+        assert answers(engine, [request])[request.id].token_ids == together[request.id].token_ids
+
+
+def test_every_row_has_its_own_token_limit(engine: TransformersEngine):
+    found = answers(engine, [ask_scene(number, max_tokens=1 + number) for number in range(8)])
+    assert [len(found[number].token_ids) for number in range(8)] == list(range(1, 9))
+
+
+def test_rows_without_images_are_answered_beside_others(engine: TransformersEngine):
+    found = answers(engine, [ask(0, max_tokens=3), ask(1, [picture()], max_tokens=3), ask(2, max_tokens=3)])
+    assert set(kinds(found).values()) == {None}
+    assert found[0].prompt_tokens == found[2].prompt_tokens
+    assert found[0].token_ids == found[2].token_ids
+
+
+def test_one_bad_row_does_not_fail_its_neighbours(engine: TransformersEngine):
+    good = {number: ask_scene(number, max_tokens=4) for number in range(4)}
+    bad = {
+        10: ask(10, [picture()], text="long " * 300),
+        11: ask(11, [picture(4000, 4)]),
+        12: ask(12, [picture()], slots=2),
+        13: ask(13, [], slots=1),
+        14: ask(14, [b"no image"]),
+        15: ask(15, [picture(1, 1)]),
+        16: ask(16, [picture()], max_tokens=256),
+    }
+    found = answers(engine, [*good.values(), *bad.values()])
+    assert kinds(found) == {
+        **dict.fromkeys(good, None),
+        **dict.fromkeys(bad, ErrorKind.INFER_REJECTED),
+        14: ErrorKind.PREPARE_DECODE,
+    }
+    alone = answers(engine, good.values())
+    assert {number: found[number].token_ids for number in good} == {n: alone[n].token_ids for n in good}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(RuntimeError, ErrorKind.INFER_FAILED), (ValueError, ErrorKind.INFER_REJECTED)]
+)
+def test_a_processor_that_raises_on_one_row_costs_that_row(
+    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch, error: type[Exception], kind: ErrorKind
+):
+    processor = engine._loaded.processor
+
+    def picky(*, text: list[str], **arguments: Any) -> Any:
+        if any("poison" in one for one in text):
+            raise error("no poison please")
+        return processor(text=text, **arguments)
+
+    monkeypatch.setattr(engine._loaded, "processor", picky)
+    requests = [ask(id_, [picture()], text="poison" if id_ == 2 else "fine", max_tokens=2) for id_ in range(4)]
+    found = answers(engine, requests)
+    assert kinds(found) == {0: None, 1: None, 2: kind, 3: None}
+    assert found[2].failure
+    assert "no poison please" in found[2].failure.message
+
+
+def test_running_out_of_memory_halves_the_batch(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch):
+    import torch
+
+    generate = engine._loaded._model.generate
+    sizes: list[int] = []
+
+    def small(**arguments: Any) -> Any:
+        sizes.append(len(arguments["input_ids"]))
+        if sizes[-1] > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return generate(**arguments)
+
+    monkeypatch.setattr(engine._loaded._model, "generate", small)
+    assert engine._batches
+    monkeypatch.setattr(engine._batches, "largest", None)
+    found = answers(engine, [ask_scene(number, max_tokens=2) for number in range(8)])
+    assert set(kinds(found).values()) == {None}
+    assert sizes == [8, 4, 2, 2, 2, 2]
+
+
+def test_logprobs_are_those_of_the_chosen_tokens(engine: TransformersEngine):
+    wanted, unwanted = ask_scene(0, max_tokens=5, logprobs=True), ask_scene(1, max_tokens=5)
+    found = answers(engine, [wanted, unwanted])
+    assert found[1].logprobs is None
+    logprobs = found[0].logprobs
+    assert logprobs is not None
+    assert len(logprobs) == 5
+    # A greedy choice is the most likely of 512 tokens.
+    assert all(-6.24 < logprob <= 0 for logprob in logprobs)
+
+
+def test_logprobs_of_a_sampled_row_are_those_of_the_model(engine: TransformersEngine):
+    """Not of the distribution after temperature: a row drawn when hot has low ones."""
+    hot = answers(engine, [ask_scene(0, max_tokens=20, logprobs=True, temperature=50.0)])[0].logprobs
+    greedy = answers(engine, [ask_scene(0, max_tokens=20, logprobs=True)])[0].logprobs
+    assert hot is not None
+    assert greedy is not None
+    assert sum(hot) < sum(greedy)
+
+
+def test_an_answer_ends_before_the_stop_text(engine: TransformersEngine):
+    free = answers(engine, [ask_scene(4, max_tokens=8)])[4]
+    assert free.text
+    stop = free.text[2:4]
+    found = answers(engine, [ask_scene(4, max_tokens=8, stop=(stop,)), ask_scene(5, max_tokens=8)])
+    assert found[4].text == free.text[: free.text.index(stop)]
+    assert found[4].finish_reason == "stop"
+    assert len(found[4].token_ids) < len(free.token_ids)
+    assert len(found[5].token_ids) == 8
+
+
+def test_sampled_rows_do_not_depend_on_their_neighbours(engine: TransformersEngine):
+    requests = [ask_scene(number, max_tokens=6, temperature=1.0, top_p=0.9) for number in range(8)]
+    together = answers(engine, [*requests, ask_scene(100, max_tokens=3)])
+    for request in requests[:4]:
+        assert answers(engine, [request])[request.id].token_ids == together[request.id].token_ids
+    assert len({response.token_ids for response in together.values()}) == 9
+
+
+def test_every_step_reports_its_tokens(engine: TransformersEngine):
+    reports: list[int] = []
+    requests = [ask_scene(number, max_tokens=1 + number) for number in range(3)]
+    responses = list(engine.stream(IterFeed(iter(requests)), reports.append))
+    assert reports == [3, 2, 1]
+    assert sum(reports) == sum(len(response.token_ids) for response in responses)
+
+
+def test_a_batch_waits_a_moment_to_be_full(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch):
+    batches: list[int] = []
+    run = engine._loaded.answers
+
+    class Dripping:
+        """Hands out one request at a time."""
+
+        def __init__(self) -> None:
+            self.requests = [ask_scene(number, max_tokens=1) for number in range(4)]
+
+        def take(self, room: int, *, wait: bool) -> list[Request]:
+            return [self.requests.pop(0)] if self.requests else []
+
+    def counted(rows: Any, report: Any) -> Any:
+        batches.append(len(rows))
+        return run(rows, report)
+
+    monkeypatch.setattr(engine._loaded, "answers", counted)
+    assert len(list(engine.stream(Dripping(), lambda tokens: None))) == 4
+    assert batches == [4]
+
+
+def test_a_text_model_is_answered_too(tmp_path: Path):
+    found = answers(loaded(write_text_model(tmp_path)), [ask(0, max_tokens=4), ask(1, [picture()], max_tokens=4)])
+    assert len(found[0].token_ids) == 4
+    assert kinds(found) == {0: None, 1: ErrorKind.INFER_REJECTED}
+
+
+def write_text_model(directory: Path) -> Path:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from proctor.demo.tokenizer import build_tokenizer
+
+    build_tokenizer().save_pretrained(directory)
+    LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=512,
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=128,
+            pad_token_id=0,
+            eos_token_id=2,
+        )
+    ).save_pretrained(directory)
+    return directory
+
+
+def test_the_models_own_sampling_recommendations_are_not_followed(random_model: Path, tmp_path: Path):
+    directory = shutil.copytree(random_model, tmp_path / "model")
+    recommended = {
+        "do_sample": True,
+        "temperature": 9.0,
+        "repetition_penalty": 5.0,
+        "eos_token_id": [2],
+        "pad_token_id": 0,
+    }
+    (directory / "generation_config.json").write_text(json.dumps(recommended))
+    request = ask_scene(4, max_tokens=8)
+    assert answers(loaded(directory), [request])[4].token_ids == answers(loaded(random_model), [request])[4].token_ids
+
+
+def test_the_models_own_length_is_the_limit_where_none_is_set(random_model: Path):
+    found = answers(loaded(random_model), [ask_scene(0, max_tokens=2), ask_scene(1, max_tokens=2048)])
+    assert kinds(found) == {0: None, 1: ErrorKind.INFER_REJECTED}
+
+
+def test_processor_arguments_reach_the_processor(random_model: Path):
+    small = {"size": {"shortest_edge": 1024, "longest_edge": 4096}}
+    found = answers(loaded(random_model, options={"mm_processor_kwargs": small}), [ask(0, [picture()], max_tokens=1)])
+    assert found[0].prompt_tokens is not None
+    assert found[0].prompt_tokens < 30
+
+
+def test_an_option_with_a_typo_is_refused(random_model: Path):
+    engine = TransformersEngine(config(random_model, options={"attn_implementaton": "eager"}))
+    with pytest.raises(UserError, match="did you mean `attn_implementation`"):
+        engine.check()
+
+
+def test_a_missing_model_is_refused():
+    with pytest.raises(UserError, match="is not a directory"):
+        TransformersEngine(EngineConfig("transformers", "/nowhere")).check()
+
+
+def test_streaming_needs_a_loaded_model(random_model: Path):
+    with pytest.raises(RuntimeError, match=r"before load"):
+        next(TransformersEngine(config(random_model)).stream(IterFeed(iter([])), lambda tokens: None))
