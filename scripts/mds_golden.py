@@ -1,6 +1,7 @@
 """Makes the golden MDS files of tests/sources/mds/golden with the public library, mosaicml-streaming 0.13.0.
 
-    python scripts/mds_golden.py            # needs pip and the network; writes the directory anew
+    python scripts/mds_golden.py              # needs pip and the network; writes the directory anew
+    python scripts/mds_golden.py --time DIR   # seconds in which the library reads every row of the dataset in DIR
 
 The whole library brings torch, torchvision and transformers along (5.85 GB), and none of them has a part in writing
 or reading a shard. So the script makes a throwaway environment with the library alone and the few packages its MDS
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import venv
 from decimal import Decimal
@@ -38,18 +40,18 @@ COMPRESSIONS = ["br", "br:4", "bz2", "bz2:1", "gz", "gz:1", "snappy", "zstd", "z
 def main() -> None:
     """Makes the environment and runs this script in it."""
     if sys.argv[1:2] == ["--inside"]:
-        write_all(Path(sys.argv[2]))
+        load_library()
+        time_reading(Path(sys.argv[3])) if sys.argv[2] == "--time" else write_all(GOLDEN)
         return
     with tempfile.TemporaryDirectory() as home:
         venv.create(home, with_pip=True)
         python = str(Path(home) / "bin" / "python")
         subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", LIBRARY, *NEEDS], check=True)
-        subprocess.run([python, __file__, "--inside", str(GOLDEN)], check=True)
+        subprocess.run([python, __file__, "--inside", *(sys.argv[1:] or ["--write"])], check=True)
 
 
 def write_all(out: Path) -> None:
     """Writes every golden dataset and its oracle."""
-    load_library()
     from streaming.base.hashing import get_hashes
 
     shutil.rmtree(out, ignore_errors=True)
@@ -77,6 +79,18 @@ def load_library() -> None:
     upload: Any = types.ModuleType("streaming.base.storage.upload")
     upload.CloudUploader = LocalUploader
     sys.modules.update({util.__name__: util, upload.__name__: upload})
+
+
+def time_reading(path: Path) -> None:
+    """Prints how long the library's reader takes for every row, as dicts."""
+    from streaming.base.format.mds.reader import MDSReader
+
+    start, rows = time.perf_counter(), 0
+    for shard in json.loads((path / "index.json").read_text())["shards"]:
+        reader = MDSReader.from_json(str(path), None, shard)
+        rows += len([reader.get_item(row) for row in range(shard["samples"])])
+    seconds = time.perf_counter() - start
+    print(f"{rows:,} rows in {seconds:.3f} s: {rows / seconds:,.0f} rows/s")
 
 
 class LocalUploader:
