@@ -165,7 +165,7 @@ def unsound_rows(table: pa.Table, place: Callable[[int], str]) -> Faults:
         for at in range(len(column)):
             if at not in faults and not _is_sound(column.slice(at, 1)):
                 faults[at] = Failure(
-                    ErrorKind.READ_CORRUPT, f"{place(at)}: column {name!r} is damaged: not a {column.type}"
+                    ErrorKind.READ_CORRUPT, f"{place(at)}: column {name!r} cannot be read as {column.type}"
                 )
     return faults
 

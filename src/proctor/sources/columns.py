@@ -30,9 +30,9 @@ def check_columns(schema: pa.Schema, columns: ColumnsSpec) -> None:
             )
             raise UserError(f"column {name!r} is {type_}, which cannot be an image", where=where, fix=fix)
     named = {"sample_id": columns.sample_id, "target": columns.target, "prompt": columns.prompt}
-    for key, name in named.items():
-        if name is not None:
-            _check_field(schema, key, name, columns.images)
+    for key, column in named.items():
+        if column is not None:
+            _check_field(schema, key, column, columns.images)
 
 
 def is_json(field: pa.Field) -> bool:

@@ -46,7 +46,7 @@ def ids_between(first: int, end: int) -> BitMap64:
     return ids
 
 
-def open_failure(file: Path, error: OSError) -> Failure:
-    """Why `file` could not be read, as a failure of each of its rows: gone for good, or something that may pass."""
+def open_failure(error: OSError) -> Failure:
+    """Why a file could not be read, as a failure of each of its rows: gone for good, or something that may pass."""
     kind = ErrorKind.READ_MISSING if isinstance(error, FileNotFoundError) else ErrorKind.READ_FAILED
-    return Failure(kind, f"{file.name}: {error.strerror or error}")
+    return Failure(kind, os.strerror(error.errno) if error.errno else str(error))

@@ -82,7 +82,8 @@ class JsonlSource:
             if ids:
                 yield self._shape.failed_block(ids, changed)
         except OSError as error:
-            yield self._shape.failed_block(ids, open_failure(index.path, error))
+            gone = open_failure(error)
+            yield self._shape.failed_block(ids, Failure(gone.kind, f"{index.path.name}: {gone.message}"))
 
     def _blocks(self, index: LineIndex, first: int, lines: Sequence[Line]) -> Iterator[pa.Table]:
         def place(at: int) -> str:

@@ -106,7 +106,7 @@ class ParquetSource:
         try:
             handle = _open(file.path)
         except OSError as error:
-            yield self._lost(wanted, open_failure(file.path, error))
+            yield self._lost(wanted, open_failure(error))
             return
         except (pa.ArrowException, ValueError) as error:
             yield self._lost(wanted, Failure(ErrorKind.READ_CORRUPT, str(error)))
