@@ -1,8 +1,8 @@
 """Runs the benchmarks and writes what they found: ``python -m benchmarks [NAME ...]``.
 
-Each benchmark is a module of this package with ``TITLE`` and ``run(rounds)``, which returns figures. A figure is a ratio
-measured side by side in one run, the median of interleaved rounds, or a size. Results go to
-``benchmarks/results/NAME.json``, and ``benchmarks/results/README.md`` is made anew from all of those files.
+Each benchmark is a module of this package with ``TITLE`` and ``run(rounds)``, which returns figures: sizes, or ratios
+measured side by side in one run (the median of interleaved rounds). They go to ``benchmarks/results/NAME.json``, and
+``benchmarks/results/README.md`` is made anew from all of those files.
 """
 
 from __future__ import annotations

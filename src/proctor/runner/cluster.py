@@ -39,7 +39,8 @@ def wanted_cpus(spec: RunSpec) -> float:
 
 
 def _connect(spec: RunSpec) -> None:
-    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray's C++ side talks on stderr of the driver
+    os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "false")  # the supervisor ends its own children
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if spec.ray.address is not None:

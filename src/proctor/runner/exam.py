@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from proctor.engines import EngineConfig
 from proctor.engines.config import engine_config
 from proctor.results import RunDir
 from proctor.rows import Sampling
@@ -54,12 +55,16 @@ class Exam:
         """The checkpoint of that name."""
         return next(c for c in self.spec.engine.checkpoints if c.name == name)
 
+    def engine_config(self, checkpoint: Checkpoint) -> EngineConfig:
+        """The configuration of the engine that evaluates `checkpoint`."""
+        return engine_config(self.spec.engine, checkpoint, str(self.run.root / "faults"))
+
     def engine_setup(self, checkpoint: str) -> EngineSetup:
         """What an engine actor needs to evaluate `checkpoint`."""
         spec, limits = self.spec, self.spec.limits
         python, env = _environment(spec)
         return EngineSetup(
-            config=engine_config(spec.engine, self.checkpoint(checkpoint), str(self.run.root / "faults")),
+            config=self.engine_config(self.checkpoint(checkpoint)),
             settings=Settings(
                 stall_seconds=limits.stall_seconds,
                 load_seconds=limits.load_seconds,
@@ -80,7 +85,7 @@ class Exam:
         """
         python, env = _environment(self.spec)
         for checkpoint in self.spec.engine.checkpoints:
-            preflight(engine_config(self.spec.engine, checkpoint), python, env)
+            preflight(self.engine_config(checkpoint), python, env)
 
 
 def _environment(spec: RunSpec) -> tuple[str | None, dict[str, str]]:

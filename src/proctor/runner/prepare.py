@@ -21,14 +21,13 @@ def prepare(block: pa.Table, *, task: Task, columns: ColumnsSpec) -> pa.Table:
     rows = []
     for notice, sample in zip(notices, to_samples(block, columns), strict=True):
         row = _prepared(sample, task) if isinstance(sample, Sample) else _failed(sample.row_id, sample.failure)
-        rows.append({**row, "notice": notice})
+        rows.append({**row, "sample_id": sample.sample_id, "notice": notice})
     return table_of(rows, PREPARED, block.num_rows)
 
 
 def _prepared(sample: Sample, task: Task) -> dict[str, Any]:
     row: dict[str, Any] = {
         "row_id": sample.row_id,
-        "sample_id": sample.sample_id,
         "n_images": len(sample.images),
         "images": list(sample.images),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -70,7 +70,7 @@ def stream(
     groups = exam.source.groups(todo, block_rows(spec.stream.block_rows, sweep), int(spec.stream.block_mb * _MB))
     _configure(exam)
     rows = ray.data.read_datasource(
-        RowsDatasource(exam.source, groups), override_num_blocks=len(groups), ray_remote_args=_reader_args(exam)
+        RowsDatasource(exam.source, groups), override_num_blocks=len(groups), num_cpus=_prepare_cpus(exam)
     )
     tallies = (
         rows.map_batches(
@@ -120,10 +120,6 @@ def _prepare_cpus(exam: Exam) -> float:
     """Never the engines' own number: Ray would fuse preparation into the actor, where it dies with the engine."""
     cpus = exam.spec.stream.prepare_cpus
     return cpus * 0.99 if math.isclose(cpus, exam.spec.engine.cpus_per_replica) else cpus
-
-
-def _reader_args(exam: Exam) -> dict[str, Any]:
-    return {"num_cpus": _prepare_cpus(exam)}
 
 
 def _configure(exam: Exam) -> None:

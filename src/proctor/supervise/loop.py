@@ -45,7 +45,10 @@ class Loop:
         self._log = ChildLog(settings.stalls_dir / f"{name}.log")
         self._guard = Guard()
         self._deadline = Deadline()
-        self._backoff = Backoff(settings.backoff_seconds, MAX_BACKOFF_SECONDS)
+        first = settings.backoff_seconds
+        self._retry_wait = Backoff(first, MAX_BACKOFF_SECONDS)
+        # Restarts that rows are to blame for are few by themselves: the quarantine and the breaker see to that.
+        self._restart_wait = Backoff(first, 4 * first)
         self._start_at = 0.0
         self._productive = False  # the present process has answered something
         self._in_quarantine = False
@@ -68,6 +71,8 @@ class Loop:
 
     def _turn(self) -> None:
         self._wait()
+        if self._mailbox.closing:
+            return  # whoever closes may end the child too; that is no crash
         for request, future in self._mailbox.drain():
             self.ledger.admit(request, future)
         if self.engine is not None:
@@ -126,7 +131,8 @@ class Loop:
         self._deadline.touch(now)
         if not self._productive:
             self._productive = True
-            self._backoff.reset()
+            self._retry_wait.reset()
+            self._restart_wait.reset()
             self.breaker.answered()
 
     def _hand_out(self) -> None:
@@ -181,7 +187,7 @@ class Loop:
 
     def _failed_at_work(self, found: Death, in_flight: list[int], duration: float) -> None:
         guilty = self.ledger.quarantine.accuse(in_flight) if in_flight else None
-        wait = self._backoff.next()
+        wait = self._restart_wait.next()
         self._start_at = time.monotonic() + wait
         self._announce(
             "engine.stalled" if found.stalled else "engine.crashed",
@@ -196,9 +202,8 @@ class Loop:
 
     def _convict(self, row: int, found: Death) -> None:
         verdict = found.verdict(self.ledger.attempts(row))
-        self._tell_of_quarantine()
-        self.ledger.fail(row, verdict)
         self._announce("quarantine.verdict", verdict.message, action=verdict.kind.value, rows=[row], data=found.facts)
+        self.ledger.fail(row, verdict)
         if self.breaker.convicted():
             self._open_breaker(f"the engine fails with every row that it is given: {found.message}", fatal=False)
 
@@ -209,7 +214,7 @@ class Loop:
         elif used_up:
             self._open_breaker(found.message, fatal=False)
         else:
-            self._start_at = time.monotonic() + self._backoff.next()
+            self._start_at = time.monotonic() + self._retry_wait.next()
         self._announce(
             "engine.stalled" if found.stalled else "engine.init_failed",
             found.message,
