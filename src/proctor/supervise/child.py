@@ -101,7 +101,7 @@ class Inbox:
                 self._changed.wait()
             taken = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
             if taken:
-                self._outbox.send(wire.Taken(len(taken)))
+                self._outbox.send(wire.Taken(len(taken), time.monotonic()))
             return taken
 
 
@@ -125,7 +125,7 @@ class Outbox:
 
     def answer(self, response: Response) -> None:
         """Sends a response."""
-        self.send(wire.Answer(response, self._untold()))
+        self.send(wire.Answer(response, time.monotonic(), self._untold()))
 
     def report(self, tokens: int) -> None:
         """The engine decoded `tokens`: told at once if the last word is some time ago, else with the next."""

@@ -68,16 +68,16 @@ class Ledger:
         self._handed.extend(ids)
         return [self._rows[row].request for row in ids]
 
-    def take(self, count: int, now: float) -> None:
-        """The engine takes the `count` oldest rows that the child was handed."""
+    def take(self, count: int, at: float) -> None:
+        """The engine takes the `count` oldest rows that the child was handed, `at` this moment (monotonic seconds)."""
         for _ in range(min(count, len(self._handed))):
             row_id = self._handed.popleft()
             row = self._taken[row_id] = self._rows[row_id]
             row.attempts += 1
-            row.taken_at = now
+            row.taken_at = at
 
-    def answer(self, response: Response, now: float) -> bool:
-        """Gives a row in flight its response.
+    def answer(self, response: Response, at: float) -> bool:
+        """Gives a row in flight its response, which came `at` this moment (monotonic seconds).
 
         Returns:
             False if the row is not in flight: the response is ignored.
@@ -85,7 +85,7 @@ class Ledger:
         row = self._taken.get(response.id)
         if row is None:
             return False
-        self._resolve(row, replace(response, attempts=row.attempts, latency_s=now - row.taken_at))
+        self._resolve(row, replace(response, attempts=row.attempts, latency_s=at - row.taken_at))
         return True
 
     def take_back(self) -> list[int]:

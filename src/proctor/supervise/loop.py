@@ -103,9 +103,10 @@ class Loop:
         for message in messages:
             if isinstance(message, wire.Answer):
                 self.counters.tokens += message.tokens
-                self._answer(message.response, now)
+                self._deadline.touch(now)
+                self._answer(message.response, message.at)
             elif isinstance(message, wire.Taken):
-                self.ledger.take(message.count, now)
+                self.ledger.take(message.count, message.at)
             elif isinstance(message, wire.Progress):
                 self.counters.tokens += message.tokens
                 self._deadline.touch(now)
@@ -120,15 +121,14 @@ class Loop:
             self.breaker.close()
             self._announce("breaker.closed", "the engine has loaded after all")
 
-    def _answer(self, response: Response, now: float) -> None:
+    def _answer(self, response: Response, at: float) -> None:
         response = examined(response)
-        if not self.ledger.answer(response, now):
+        if not self.ledger.answer(response, at):
             self.counters.strays += 1
             if self.counters.strays <= ANNOUNCED_STRAYS:
                 self._announce("engine.stray", "a response that nobody waits for", action="ignored", rows=[response.id])
             return
         self.counters.answered += response.failure is None
-        self._deadline.touch(now)
         if not self._productive:
             self._productive = True
             self._retry_wait.reset()

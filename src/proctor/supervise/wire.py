@@ -41,15 +41,17 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 
 
 class Taken(msgspec.Struct, frozen=True, tag="taken"):
-    """From the child: the engine is about to get the `count` oldest requests of the feed."""
+    """From the child: at this moment (monotonic seconds) the engine gets the `count` oldest requests of the feed."""
 
     count: int
+    at: float
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
-    """From the child: a response, and the tokens decoded since the last message that told of any."""
+    """From the child: a response of this moment, and the tokens decoded since the last message that told of any."""
 
     response: Response
+    at: float
     tokens: int = 0
 
 
