@@ -1,0 +1,1 @@
+"""Charts as geometry: each turns numbers into positions; the templates draw them as SVG."""

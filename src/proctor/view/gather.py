@@ -1,0 +1,173 @@
+"""Everything a report shows, gathered from a run directory before a line of HTML is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import yaml
+
+from proctor.results import Ledger, Reconciliation, RunDir
+from proctor.rows import Event, UserError
+from proctor.spec import RunSpec
+from proctor.tasks import Confusion, Metric, Summary
+from proctor.view.charts.curve import Curve, curves
+from proctor.view.charts.heat import Heat, heat
+from proctor.view.charts.timeline import Timeline, is_trouble, sweep_seconds, timeline
+from proctor.view.faults import FaultKind, fault_kinds, unparsed
+from proctor.view.formats import duration, moment, whole
+from proctor.view.records import Records, open_records
+from proctor.view.samples import SampleView, sample_views
+from proctor.view.verdict import Verdict, verdict
+
+MOST_EVENTS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as its report shows it.
+
+    Attributes:
+        facts: what ran, as (label, value).
+        metrics: for each metric its values, in the order of `checkpoints`; None where a checkpoint lacks it.
+        best: for each metric the place of the best value, None where there is nothing to compare.
+        heats: confusion matrices of each checkpoint that has any.
+        troubles: events that are faults, oldest first, with the seconds since the first event of the run.
+        troubles_left_out: how many more of them there are in ``events.jsonl``.
+        spec: the resolved spec as YAML, secrets masked.
+    """
+
+    name: str
+    verdict: Verdict
+    facts: list[tuple[str, str]]
+    checkpoints: list[str]
+    ledgers: list[Ledger]
+    metrics: dict[str, list[Metric | None]]
+    best: dict[str, int | None]
+    curves: list[Curve]
+    heats: dict[str, list[Heat]]
+    samples: list[SampleView]
+    samples_note: str
+    faults: list[FaultKind]
+    unparsed: list[dict[str, Any]]
+    timeline: Timeline | None
+    troubles: list[tuple[float, Event]]
+    troubles_left_out: int
+    versions: dict[str, str]
+    spec: str
+
+    @property
+    def rows(self) -> int | None:
+        """Rows expected of each checkpoint, None when they differ or nobody counted yet."""
+        counts = {ledger.expected for ledger in self.ledgers}
+        return counts.pop() if len(counts) == 1 else None
+
+    @property
+    def asked(self) -> str | None:
+        """The question, when all samples were asked the same."""
+        questions = {sample.asked for sample in self.samples}
+        return questions.pop() if len(questions) == 1 else None
+
+
+def gather(run: RunDir) -> RunView:
+    """Reads `run`; what is not there yet is left out.
+
+    Raises:
+        UserError: there is no run, or its spec is not understood.
+    """
+    spec = run.spec()
+    if spec is None:
+        raise UserError("no run here (no spec.yaml)", where=str(run.root))
+    account = run.read("reconciliation")
+    ledgers = Reconciliation.from_json(account).ledgers if account else []
+    exit_code = account.get("exit_code") if account else None
+    summaries = _summaries(run)
+    checkpoints = [checkpoint.name for checkpoint in spec.engine.checkpoints]
+    metrics = _metrics(summaries, checkpoints)
+    events = run.events()
+    begin = min((event.time for event in events), default=0.0)
+    troubles = [(event.time - begin, event) for event in events if is_trouble(event.kind)]
+    with open_records(run) as records:
+        samples, note = sample_views(spec, checkpoints, records)
+        return RunView(
+            name=run.root.resolve().name,
+            verdict=verdict(ledgers, exit_code, spec.limits.max_error_rate),
+            facts=_facts(spec, ledgers, records, events),
+            checkpoints=checkpoints,
+            ledgers=ledgers,
+            metrics=metrics,
+            best={name: _best(line) for name, line in metrics.items()},
+            curves=curves({name: summaries[name] for name in checkpoints if name in summaries}),
+            heats=_heats(summaries, checkpoints),
+            samples=samples,
+            samples_note=note,
+            faults=fault_kinds(ledgers, records),
+            unparsed=unparsed(records),
+            timeline=timeline(events),
+            troubles=troubles[:MOST_EVENTS],
+            troubles_left_out=max(0, len(troubles) - MOST_EVENTS),
+            versions=run.read("versions") or {},
+            spec=_yaml(spec, run),
+        )
+
+
+def _summaries(run: RunDir) -> dict[str, Summary]:
+    return msgspec.convert(run.read("metrics") or {}, dict[str, Summary])
+
+
+def _metrics(summaries: dict[str, Summary], checkpoints: list[str]) -> dict[str, list[Metric | None]]:
+    by_name = [{metric.name: metric for metric in summaries[c].metrics} if c in summaries else {} for c in checkpoints]
+    names = dict.fromkeys(name for metrics in by_name for name in metrics)
+    return {name: [metrics.get(name) for metrics in by_name] for name in names}
+
+
+def _best(line: list[Metric | None]) -> int | None:
+    """Place of the best value, None unless one stands out among several."""
+    values = {place: m.value for place, m in enumerate(line) if m is not None and m.value is not None}
+    first = next((metric for metric in line if metric is not None), None)
+    if first is None or len(values) < 2:
+        return None
+    pick = max if first.higher_is_better else min
+    best = pick(values.values())
+    places = [place for place, value in values.items() if value == best]
+    return places[0] if len(places) == 1 else None
+
+
+def _heats(summaries: dict[str, Summary], checkpoints: list[str]) -> dict[str, list[Heat]]:
+    return {
+        name: [heat(confusion) for confusion in summaries[name].confusions]
+        for name in checkpoints
+        if name in summaries and any(_has_counts(confusion) for confusion in summaries[name].confusions)
+    }
+
+
+def _has_counts(confusion: Confusion) -> bool:
+    return any(map(any, confusion.counts))
+
+
+def _facts(spec: RunSpec, ledgers: list[Ledger], records: Records | None, events: list[Event]) -> list[tuple[str, str]]:
+    replicas = f" \u00d7 {spec.engine.replicas}" if spec.engine.replicas > 1 else ""
+    facts = [
+        ("Task", spec.task.kind),
+        ("Engine", f"{spec.engine.kind}{replicas}"),
+        ("Checkpoints", whole(len(spec.engine.checkpoints))),
+        *[("Rows", whole(ledger.expected)) for ledger in ledgers[:1]],
+        ("Source", f"{spec.source.kind}, {spec.source.path}"),
+    ]
+    span = (
+        records.ask("select min(epoch(finished_at)) as first, max(epoch(finished_at)) as last from records")[0]
+        if records
+        else {}
+    )
+    times = [time for time in (*span.values(), *(event.time for event in events)) if time is not None]
+    if times:
+        facts += [("Began", moment(min(times))), ("Ended", moment(max(times)))]
+    if worked := sweep_seconds(events):
+        facts.append(("In sweeps", duration(worked)))
+    return facts
+
+
+def _yaml(spec: RunSpec, run: RunDir) -> str:
+    stored = run.root / "spec.yaml"
+    return stored.read_text(encoding="utf-8") if stored.is_file() else yaml.safe_dump(spec.model_dump(mode="json"))
