@@ -134,7 +134,9 @@ def _from_base64(text: str) -> bytes:
     if "-" in text or "_" in text:
         text = text.translate(_URL_SAFE)
     try:
-        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
+        if any(space in text for space in " \t\r\n"):
+            text = "".join(text.split())
+        return binascii.a2b_base64(text, strict_mode=True)
     except ValueError as error:
         raise CellError(ErrorKind.READ_CORRUPT, f"not base64: {error}: {_short(text)}") from None
 
