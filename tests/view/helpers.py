@@ -124,6 +124,7 @@ def _events(rows: int, hostile: bool) -> list[Event]:
         Event("engine.crashed", BEGAN + 21, "restart", (37,), 1, "host:1000", message="SIGSEGV"),
         Event("engine.restarted", BEGAN + 23, engine="host:1000"),
         Event("quarantine.started", BEGAN + 23.2, rows=tuple(range(32, 40)), count=32, engine="host:1000"),
+        Event("quarantine.verdict", BEGAN + 25.6, "infer.crashed", tuple(range(32, 40)), 8, "host:1000"),
         Event("quarantine.ended", BEGAN + 26, engine="host:1000"),
         Event("engine.stalled", BEGAN + 90, "kill", (70,), 1, "host:1001", duration=8.0, message="no token for 8.0 s"),
         Event(

@@ -81,7 +81,7 @@ def test_lists_errors_with_examples_and_faults_in_time(page: Page) -> None:
     assert "infer.crashed final 0 0 0 1 row 90 the engine died of SIGSEGV with this row (step-6400)" in words
     assert "waypoints: there are none" in words
     assert "+1:30 engine.stalled kill 70 no token for 8.0 s (8.0 s)" in words
-    assert "+0:23 quarantine.started 32, 33, 34 … (32)" in words
+    assert "+0:26 quarantine.verdict infer.crashed 32, 33, 34 … (8)" in words
     assert "torch 2.13.0+cpu" in words
     assert "max_error_rate: 0.05" in words
 

@@ -17,7 +17,7 @@ from proctor.view.charts.heat import Heat, heat
 from proctor.view.charts.timeline import Timeline, is_trouble, sweep_seconds, timeline
 from proctor.view.faults import FaultKind, fault_kinds, unparsed
 from proctor.view.formats import duration, moment, whole
-from proctor.view.records import Records, open_records
+from proctor.view.records import open_records
 from proctor.view.samples import SampleView, sample_views
 from proctor.view.verdict import Verdict, verdict
 
@@ -86,14 +86,13 @@ def gather(run: RunDir) -> RunView:
     checkpoints = [checkpoint.name for checkpoint in spec.engine.checkpoints]
     metrics = _metrics(summaries, checkpoints)
     events = run.events()
-    begin = min((event.time for event in events), default=0.0)
-    troubles = [(event.time - begin, event) for event in events if is_trouble(event.kind)]
+    troubles = _troubles(events)
     with open_records(run) as records:
         samples, note = sample_views(spec, checkpoints, records)
         return RunView(
-            name=run.root.resolve().name,
+            name="/".join(run.root.resolve().parts[-2:]),
             verdict=verdict(ledgers, exit_code, spec.limits.max_error_rate),
-            facts=_facts(spec, ledgers, records, events),
+            facts=_facts(spec, ledgers, events),
             checkpoints=checkpoints,
             ledgers=ledgers,
             metrics=metrics,
@@ -110,6 +109,11 @@ def gather(run: RunDir) -> RunView:
             versions=run.read("versions") or {},
             spec=_yaml(spec, run),
         )
+
+
+def _troubles(events: list[Event]) -> list[tuple[float, Event]]:
+    begin = min((event.time for event in events), default=0.0)
+    return [(event.time - begin, event) for event in events if is_trouble(event.kind)]
 
 
 def _summaries(run: RunDir) -> dict[str, Summary]:
@@ -146,7 +150,7 @@ def _has_counts(confusion: Confusion) -> bool:
     return any(map(any, confusion.counts))
 
 
-def _facts(spec: RunSpec, ledgers: list[Ledger], records: Records | None, events: list[Event]) -> list[tuple[str, str]]:
+def _facts(spec: RunSpec, ledgers: list[Ledger], events: list[Event]) -> list[tuple[str, str]]:
     replicas = f" \u00d7 {spec.engine.replicas}" if spec.engine.replicas > 1 else ""
     facts = [
         ("Task", spec.task.kind),
@@ -155,16 +159,10 @@ def _facts(spec: RunSpec, ledgers: list[Ledger], records: Records | None, events
         *[("Rows", whole(ledger.expected)) for ledger in ledgers[:1]],
         ("Source", f"{spec.source.kind}, {spec.source.path}"),
     ]
-    span = (
-        records.ask("select min(epoch(finished_at)) as first, max(epoch(finished_at)) as last from records")[0]
-        if records
-        else {}
-    )
-    times = [time for time in (*span.values(), *(event.time for event in events)) if time is not None]
-    if times:
-        facts += [("Began", moment(min(times))), ("Ended", moment(max(times)))]
+    if events:
+        facts.append(("Began", moment(min(event.time for event in events))))
     if worked := sweep_seconds(events):
-        facts.append(("In sweeps", duration(worked)))
+        facts.append(("Sweeps took", duration(worked)))
     return facts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -74,7 +74,20 @@ def sample_views(spec: RunSpec, checkpoints: Sequence[str], records: Records | N
         images, note = read_images(spec, why), ""
     except (ProctorError, OSError, ValueError) as error:
         images, note = {}, f"The images could not be read back from the source: {error}"
-    return [_view(records, row_id, why[row_id], checkpoints, judged, images.get(row_id, ())) for row_id in why], note
+    views = []
+    for row_id, rows in _rows(records, why).items():
+        answers = [_answer(rows[name], _mark_columns(records)) for name in checkpoints if name in rows]
+        views.append(_view(rows[judged], why[row_id], answers, images.get(row_id, ())))
+    return views, note
+
+
+def _rows(records: Records, row_ids: Collection[int]) -> dict[int, dict[str, dict[str, Any]]]:
+    """Records of a few rows, by row id and checkpoint."""
+    listed = ", ".join(str(int(row_id)) for row_id in row_ids)
+    rows: dict[int, dict[str, dict[str, Any]]] = {row_id: {} for row_id in row_ids}
+    for row in records.ask(f"select * from records where row_id in ({listed})"):  # noqa: S608 (numbers only)
+        rows[row["row_id"]][row["checkpoint"]] = row
+    return rows
 
 
 def _last_answered(checkpoints: Sequence[str], records: Records | None) -> str | None:
@@ -86,21 +99,20 @@ def _last_answered(checkpoints: Sequence[str], records: Records | None) -> str |
 def _chosen(records: Records, checkpoint: str) -> dict[int, str]:
     """Row ids, and why each was taken."""
     chosen: dict[int, str] = {}
-    for choice in _choices(records):
-        sql = f"select row_id from records where checkpoint = ? and {choice.condition} order by {choice.order} limit ?"  # noqa: S608 (no part comes from data)
-        for row in records.ask(sql, [checkpoint, choice.rows + len(chosen)])[: choice.rows + len(chosen)]:
-            taken = sum(reason == choice.why for reason in chosen.values())
-            if taken < choice.rows and len(chosen) < MOST_SAMPLES:
-                chosen.setdefault(row["row_id"], choice.why)
+    for choice in _choices(records, checkpoint):
+        picked = f"checkpoint = ? and {choice.condition} order by {choice.order} limit ?"
+        found = records.ask(f"select row_id from records where {picked}", [checkpoint, choice.rows + len(chosen)])  # noqa: S608 (no part comes from data)
+        fresh = [row["row_id"] for row in found if row["row_id"] not in chosen]
+        chosen |= dict.fromkeys(fresh[: min(choice.rows, MOST_SAMPLES - len(chosen))], choice.why)
     return dict(sorted(chosen.items()))
 
 
-def _choices(records: Records) -> list[_Choice]:
+def _choices(records: Records, checkpoint: str) -> list[_Choice]:
     rest = _Choice("answered", "answer is not null", "row_id", MOST_SAMPLES)
     unparsed = _Choice("not parsed", "parse_error is not null", "row_id", 1)
     if "ade" in records.types and "exact" in records.types:
-        # Among records of all checkpoints the median would be another one; a subquery keeps to the chosen checkpoint.
-        median = "(select median(ade) from records as r where r.checkpoint = records.checkpoint and not exact)"
+        sql = "select coalesce(median(ade), 0) as metres from records where checkpoint = ? and not exact"
+        median = float(records.ask(sql, [checkpoint])[0]["metres"])
         return [
             _Choice("right", "exact", "row_id", 1),
             _Choice("typical path error", "not exact", f"abs(ade - {median}), row_id", 2),
@@ -124,19 +136,15 @@ def _mark_columns(records: Records) -> list[str]:
     return [name for name, kind in records.types.items() if kind == "BOOLEAN" and name not in _BASE]
 
 
-def _view(
-    records: Records, row_id: int, why: str, checkpoints: Sequence[str], judged: str, images: Sequence[bytes]
-) -> SampleView:
-    rows = {row["checkpoint"]: row for row in records.ask("select * from records where row_id = ?", [row_id])}
-    shown = rows[judged]
+def _view(shown: dict[str, Any], why: str, answers: list[Answer], images: Sequence[bytes]) -> SampleView:
     frames = [uri for image in images[:MOST_FRAMES] if (uri := data_uri(image)) is not None]
     return SampleView(
-        row_id=row_id,
+        row_id=shown["row_id"],
         sample_id=shown["sample_id"],
         why=why,
         asked=_asked(shown["prompt"]),
         target=_target_text(shown["target"]),
-        answers=[_answer(rows[name], _mark_columns(records)) for name in checkpoints if name in rows],
+        answers=answers,
         frames=frames,
         frames_left_out=len(images) - len(frames),
         path=_path(shown),

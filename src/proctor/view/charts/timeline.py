@@ -72,7 +72,7 @@ class Timeline:
 
 def is_trouble(kind: str) -> bool:
     """Whether events of this kind are faults, or what was done about one."""
-    return any(word in kind for word in _TROUBLE) and not kind.endswith((".ended", ".closed"))
+    return any(word in kind for word in _TROUBLE) and not kind.endswith((".started", ".ended", ".closed"))
 
 
 def timeline(events: Sequence[Event]) -> Timeline | None:
