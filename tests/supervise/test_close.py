@@ -37,6 +37,21 @@ def test_an_idle_engine_may_close_by_itself(supervise: Start, tmp_path: Path) ->
     assert one.event("engine.closed").data["crashes"] == 0
 
 
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    def open_descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = open_descriptors()
+    one = Supervised(scripted(tmp_path, Fault("exit", rows=(2, 3))), tmp_path)
+    one.answers([1])
+    at_work = open_descriptors()
+    one.answers(range(2, 8))
+    assert one.supervisor.counters.restarts == 5
+    assert open_descriptors() == at_work
+    one.supervisor.close()
+    assert open_descriptors() == before
+
+
 def test_close_while_loading(supervise: Start, tmp_path: Path) -> None:
     one = supervise(scripted(tmp_path, load_seconds=60))
     one.wait_for("engine.started")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from proctor.engines import EngineConfig
 from proctor.rows import UserError
 from proctor.supervise import preflight
+from proctor.supervise.process import ENTRY
 from tests.supervise.helpers import Supervised, failures, scripted
 
 Start = Callable[..., Supervised]
@@ -74,6 +76,18 @@ def test_an_engine_in_another_environment(
     preflight(scripted(tmp_path), foreign_python, {})
     one = supervise(scripted(tmp_path), python=foreign_python, init_attempts=1)
     assert failures(one.answers(range(5))) == {}
+
+
+def test_processes_that_the_engine_spawns_find_the_package(tmp_path: Path, foreign_python: str) -> None:
+    # What `multiprocessing` does in a process that it spawns: the main module again, under another name.
+    script = (
+        f"import runpy, sys; runpy.run_path({str(ENTRY)!r}, run_name='__mp_main__')\n"
+        "import proctor.rows; print(proctor.__file__, 'proctor.supervise.child' in sys.modules)"
+    )
+    done = subprocess.run(
+        [foreign_python, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(ENTRY.parents[1] / "__init__.py"), "False"]
 
 
 def test_preflight_passes_what_is_right(tmp_path: Path) -> None:

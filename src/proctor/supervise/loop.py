@@ -49,7 +49,7 @@ class Loop:
         self._retry_wait = Backoff(first, MAX_BACKOFF_SECONDS)
         # Restarts that rows are to blame for are few by themselves: the quarantine and the breaker see to that.
         self._restart_wait = Backoff(first, 4 * first)
-        self._start_at = 0.0
+        self._start_at = self._started_at = 0.0
         self._productive = False  # the present process has answered something
         self._in_quarantine = False
         self._selector = selectors.DefaultSelector()
@@ -116,7 +116,8 @@ class Loop:
     def _loaded(self, seconds: float) -> None:
         self.ready = True
         self._deadline.stop()
-        self._announce("engine.loaded", duration=seconds)
+        duration = time.monotonic() - self._started_at
+        self._announce("engine.loaded", duration=duration, data={"load_seconds": seconds})
         if self.breaker.open:
             self.breaker.close()
             self._announce("breaker.closed", "the engine has loaded after all")
@@ -243,7 +244,8 @@ class Loop:
             self._failed_to_start(by_os_error(error, settings.python))
             return
         self._selector.register(self.engine.line, selectors.EVENT_READ)
-        self._deadline.start(settings.load_seconds, time.monotonic())
+        self._started_at = time.monotonic()
+        self._deadline.start(settings.load_seconds, self._started_at)
 
     # --- rows that cannot be served
 
