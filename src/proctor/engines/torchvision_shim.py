@@ -31,13 +31,13 @@ def declare_missing_operators() -> bool:
     Returns:
         Whether anything was declared.
     """
-    if "torchvision" in sys.modules or _declared:
-        return False
     library = _native_library()
-    if library is None:
+    if "torchvision" in sys.modules or library is None:
         return False
     import torch
 
+    if hasattr(torch.ops.torchvision, _OPERATORS[0]):
+        return False
     try:
         torch.ops.load_library(str(library))
     except OSError:

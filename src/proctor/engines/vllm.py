@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from proctor.engines.base import EngineConfig, Feed, Reporter
 from proctor.engines.chat import Chat
 from proctor.engines.model_directory import check_model_directory
-from proctor.engines.prepare import prepare
-from proctor.engines.refusal import Refused, check_length, one_line, rejected
-from proctor.engines.sampling import row_seed
+from proctor.engines.refusal import Refused
 from proctor.engines.torchvision_shim import declare_missing_operators
 from proctor.engines.vllm_arguments import check_arguments, engine_arguments, set_environment
 from proctor.engines.vllm_cpu import quiet_and_eager
-from proctor.rows import ErrorKind, Failure, Request, Response, UserError
-from proctor.rows.exchange import FinishReason
+from proctor.engines.vllm_rows import add_row, response_of
+from proctor.rows import Request, Response, UserError
 
 
 class VllmEngine:
@@ -71,9 +70,11 @@ class VllmEngine:
             if not requests and not running:
                 return
             for request in requests:
-                refusal = self._add(request, running)
-                if refusal is not None:
-                    yield Response.failed(request.id, refusal)
+                try:
+                    self._add(request)
+                    running[str(request.id)] = _Running(request.id)
+                except Refused as refusal:
+                    yield refusal.response(request.id)
             if running:
                 yield from self._step(running, report)
 
@@ -84,65 +85,35 @@ class VllmEngine:
         self._engine = self._chat = None
         gc.collect()
 
-    def _add(self, request: Request, running: dict[str, _Running]) -> Failure | None:
-        """Hands a request to vLLM; a failure if it cannot be run."""
+    def _add(self, request: Request) -> None:
         if self._engine is None or self._chat is None:
             raise RuntimeError("stream() before load()")
-        try:
-            prompt = self._prompt(request, self._chat)
-            self._engine.add_request(str(request.id), prompt, _sampling_params(request))
-        except Refused as refusal:
-            return refusal.failure
-        except ValueError as error:  # vLLM's validation errors are ValueErrors
-            return rejected(f"vLLM does not take the row: {one_line(error)}").failure
-        except Exception as error:
-            return Failure(ErrorKind.INFER_FAILED, one_line(error))
-        running[str(request.id)] = _Running(request.id)
-        return None
-
-    def _prompt(self, request: Request, chat: Chat) -> Any:
-        """The request as vLLM's own input: tokens with images expanded, and processed pixels."""
-        from vllm.renderers.inputs.preprocess import parse_model_prompt
-
-        row = prepare(request, chat)
-        prompt: dict[str, Any] = {"prompt": row.text}
-        if row.images:
-            prompt["multi_modal_data"] = {"image": row.images}
-        renderer = self._engine.renderer
-        tokenization = renderer.default_cmpl_tok_params
-        if not chat.needs_special_tokens(row.text):
-            tokenization = tokenization.with_kwargs(add_special_tokens=False)
-        model_config = self._engine.model_config
-        (rendered,) = renderer.render_cmpl([parse_model_prompt(model_config, prompt)], tokenization)
-        prompt_tokens = len(rendered["prompt_token_ids"])
-        check_length(prompt_tokens, request.sampling.max_tokens, model_config.max_model_len)
-        return rendered
+        add_row(self._engine, self._chat, request)
 
     def _step(self, running: dict[str, _Running], report: Reporter) -> Iterator[Response]:
         tokens = 0
-        done = []
+        done: list[Response] = []
         for output in self._engine.step():
-            row = running.get(output.request_id)
-            if row is None:
-                continue
+            row = running[output.request_id]
             tokens += row.new_tokens(output)
             if output.finished:
-                done.append(_response(row.id, output))
+                done.append(response_of(row.id, output))
                 del running[output.request_id]
-        report(tokens)
+        if tokens:  # a step that decodes nothing is no progress: vLLM may step for ever without any
+            report(tokens)
         yield from done
 
 
+@dataclass(slots=True)
 class _Running:
-    """A request inside vLLM and how many of its tokens have been reported."""
+    """A row inside vLLM and how many of its tokens have been reported."""
 
-    def __init__(self, request_id: int) -> None:
-        self.id = request_id
-        self._reported = 0
+    id: int
+    reported: int = 0
 
     def new_tokens(self, output: Any) -> int:
         now = len(output.outputs[0].token_ids)
-        new, self._reported = now - self._reported, now
+        new, self.reported = now - self.reported, now
         return new
 
 
@@ -163,43 +134,3 @@ def _check_device(wanted: str) -> None:
         raise UserError(
             f"this vLLM runs on {there or 'no device'}, not on {wanted}", where="engine.device", fix="set it to auto"
         )
-
-
-def _sampling_params(request: Request) -> Any:
-    from vllm import SamplingParams
-
-    sampling = request.sampling
-    drawn = sampling.temperature > 0
-    return SamplingParams(
-        max_tokens=sampling.max_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p if drawn else 1.0,
-        seed=row_seed(request) if drawn else None,
-        stop=list(sampling.stop) or None,
-        logprobs=0 if sampling.logprobs else None,
-    )
-
-
-def _response(request_id: int, output: Any) -> Response:
-    answer = output.outputs[0]
-    reasons: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
-    reason = reasons.get(answer.finish_reason)
-    if reason is None:
-        message = f"vLLM ended the request early: {answer.finish_reason or 'no reason given'}"
-        return Response.failed(request_id, Failure(ErrorKind.INFER_FAILED, message))
-    return Response(
-        id=request_id,
-        text=answer.text,
-        token_ids=tuple(answer.token_ids),
-        logprobs=_chosen_logprobs(answer),
-        finish_reason=reason,
-        prompt_tokens=len(output.prompt_token_ids),
-    )
-
-
-def _chosen_logprobs(answer: Any) -> tuple[float, ...] | None:
-    if answer.logprobs is None:
-        return None
-    return tuple(
-        float(by_token[token].logprob) for token, by_token in zip(answer.token_ids, answer.logprobs, strict=True)
-    )

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proctor.engines.sampling import cut_at_stop
+from proctor.rows import ErrorKind, Response
+from tests.engines.in_vllm import run_jobs, vllm_config
+from tests.engines.tiny import ask, ask_scene, picture
+from tests.engines.vllm_child import Job, Result
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
+
+GOOD = {number: ask_scene(number, max_tokens=4) for number in range(6)}
+BAD = {
+    10: ask(10, [picture()], text="long " * 300),
+    11: ask(11, [picture(4000, 4)]),
+    12: ask(12, [picture()], slots=2),
+    13: ask(13, [], slots=1),
+    14: ask(14, [b"no image"]),
+    15: ask(15, [picture(1, 1)]),
+    16: ask(16, [picture()], max_tokens=256),
+    17: ask(17, [picture()], text="What is <|image_pad|>?"),
+    18: ask(18, [picture()] * 5, max_tokens=4),
+}
+SAMPLED = [ask_scene(number, max_tokens=6, temperature=1.0, top_p=0.9) for number in range(8)]
+STOPS = tuple(map(chr, range(128)))
+"""One of these is in any noise."""
+
+
+@pytest.fixture(scope="module")
+def results(random_model: Path, vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    """All jobs of this module through one engine: starting it is what takes time."""
+    jobs = [
+        Job("good", list(GOOD.values())),
+        Job("with bad ones", [*GOOD.values(), *BAD.values()]),
+        Job("only bad ones", list(BAD.values())),
+        Job("trickle", [ask_scene(number, max_tokens=12) for number in range(12)], trickle=True),
+        Job("nothing", []),
+        Job("limits", [ask_scene(number, max_tokens=1 + number) for number in range(8)]),
+        Job("logprobs", [ask_scene(0, max_tokens=5, logprobs=True), ask_scene(1, max_tokens=5)]),
+        Job("sampled together", [*SAMPLED, ask_scene(100, max_tokens=3)]),
+        Job("sampled alone", SAMPLED[3:4]),
+        Job("other seed", [ask_scene(3, max_tokens=6, temperature=1.0, top_p=0.9, seed=1)]),
+        Job("free", [ask(1, text="What do you see?", max_tokens=24)]),
+        Job("stopped", [ask(1, text="What do you see?", max_tokens=24, stop=STOPS)]),
+        Job("text only", [ask(1, max_tokens=3), ask(2, [picture()], max_tokens=3)]),
+    ]
+    config = vllm_config(random_model, options={"limit_mm_per_prompt": {"image": 4, "video": 0}})
+    return run_jobs(vllm_python, tmp_path_factory.mktemp("vllm"), config, *jobs).results
+
+
+def by_id(result: Result) -> dict[int, Response]:
+    found = {response.id: response for response in result.responses}
+    assert len(found) == len(result.responses)
+    return found
+
+
+def kinds(result: Result) -> dict[int, ErrorKind | None]:
+    return {id_: response.failure and response.failure.kind for id_, response in by_id(result).items()}
+
+
+def test_rows_of_one_to_three_images_are_answered(results: dict[str, Result]):
+    found = by_id(results["good"])
+    assert {len(response.token_ids) for response in found.values()} == {4}
+    assert {response.prompt_tokens for response in found.values()} == {30, 44, 58}
+    assert {response.finish_reason for response in found.values()} == {"length"}
+    assert all(response.text is not None and response.logprobs is None for response in found.values())
+
+
+def test_one_bad_row_does_not_fail_its_neighbours(results: dict[str, Result]):
+    refused = {**dict.fromkeys(BAD, ErrorKind.INFER_REJECTED), 14: ErrorKind.PREPARE_DECODE}
+    assert kinds(results["with bad ones"]) == {**dict.fromkeys(GOOD, None), **refused}
+    assert kinds(results["only bad ones"]) == refused
+    beside, alone = by_id(results["with bad ones"]), by_id(results["good"])
+    assert {number: beside[number].token_ids for number in GOOD} == {n: alone[n].token_ids for n in GOOD}
+
+
+def test_a_refusal_says_why(results: dict[str, Result]):
+    found = by_id(results["only bad ones"])
+    said = {id_: response.failure.message for id_, response in found.items() if response.failure}
+    assert "more than 256" in said[16]
+    assert "256" in said[10]
+    assert "4000 x 4" in said[11]
+    assert said[12] == "the prompt names 2 images, 1 are given"
+    assert "At most 4 image" in said[18]
+
+
+def test_it_is_fed_continuously(results: dict[str, Result]):
+    """Requests are taken while others are unfinished: only the first one and the end of the feed are waited for."""
+    result = results["trickle"]
+    assert sorted(by_id(result)) == list(range(12))
+    waits = [take for take in result.takes if take.wait]
+    assert [(take.unfinished, take.given) for take in waits] == [(0, 1), (0, 0)]
+    taken = [take for take in result.takes if take.given]
+    assert len(taken) == 12
+    assert all(take.unfinished > 0 for take in taken[1:])
+
+
+def test_an_empty_feed_ends_the_stream(results: dict[str, Result]):
+    assert results["nothing"].responses == []
+
+
+def test_every_row_has_its_own_token_limit(results: dict[str, Result]):
+    found = by_id(results["limits"])
+    assert [len(found[number].token_ids) for number in range(8)] == list(range(1, 9))
+
+
+def test_every_token_is_reported_once(results: dict[str, Result]):
+    for name in ("good", "limits", "trickle", "logprobs"):
+        result = results[name]
+        assert sum(result.reports) == sum(len(response.token_ids) for response in result.responses)
+        assert len(result.reports) > 1
+
+
+def test_logprobs_are_those_of_the_chosen_tokens(results: dict[str, Result]):
+    found = by_id(results["logprobs"])
+    assert found[1].logprobs is None
+    logprobs = found[0].logprobs
+    assert logprobs is not None
+    assert len(logprobs) == len(found[0].token_ids) == 5
+    assert all(-6.24 < logprob <= 0 for logprob in logprobs)
+
+
+def test_sampled_rows_do_not_depend_on_their_neighbours(results: dict[str, Result]):
+    together = by_id(results["sampled together"])
+    assert by_id(results["sampled alone"])[3].token_ids == together[3].token_ids
+    assert by_id(results["other seed"])[3].token_ids != together[3].token_ids
+    assert len({response.token_ids for response in together.values()}) == 9
+
+
+def test_an_answer_ends_before_the_stop_text(results: dict[str, Result]):
+    free, stopped = by_id(results["free"])[1], by_id(results["stopped"])[1]
+    assert free.text
+    assert stopped.text == cut_at_stop(free.text, STOPS)
+    assert stopped.finish_reason == "stop"
+    assert len(stopped.token_ids) < len(free.token_ids)
+
+
+def test_rows_without_images_are_answered_beside_others(results: dict[str, Result]):
+    assert kinds(results["text only"]) == {1: None, 2: None}
+
+
+def test_a_refused_rows_image_can_come_again(random_model: Path, vllm_python: Path, tmp_path: Path):
+    """vLLM's cache of processed images remembers what was sent to the engine: a refused row's images were not."""
+    config = vllm_config(random_model, options={"mm_processor_cache_gb": 1})
+    long = "long " * 60
+    jobs = [
+        Job("refused by length", [ask(1, [picture()], max_tokens=256)]),
+        Job("refused by vLLM", [ask(1, [picture(colour="red")] * 3, text=long, max_tokens=1)]),
+        Job("again", [ask(1, [picture()], max_tokens=2), ask(2, [picture(colour="red")], max_tokens=2)]),
+    ]
+    results = run_jobs(vllm_python, tmp_path, config, *jobs).results
+    assert kinds(results["refused by length"]) == kinds(results["refused by vLLM"]) == {1: ErrorKind.INFER_REJECTED}
+    assert kinds(results["again"]) == {1: None, 2: None}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"enforce_eagr": True}, "vLLM 0.32.0 has no option `enforce_eagr` (did you mean `enforce_eager`?)"),
+        ({"max_num_seqs": 4}, "set engine.batch_size instead"),
+    ],
+)
+def test_options_are_checked_against_the_installed_version(
+    random_model: Path, vllm_python: Path, tmp_path: Path, options: dict[str, int], message: str
+):
+    mistake = run_jobs(vllm_python, tmp_path, vllm_config(random_model, options=options)).mistake
+    assert mistake is not None
+    assert message in mistake
+
+
+def test_a_device_that_this_vllm_has_not_is_refused(random_model: Path, vllm_python: Path, tmp_path: Path):
+    mistake = run_jobs(vllm_python, tmp_path, vllm_config(random_model, device="cuda")).mistake
+    assert mistake is not None
+    assert "this vLLM runs on cpu, not on cuda" in mistake
+
+
+def test_an_engine_with_processes_of_its_own_answers_the_same(
+    random_model: Path, vllm_python: Path, tmp_path: Path, results: dict[str, Result]
+):
+    """vLLM's multi-process mode, which a user may choose: torchvision must load in those processes too."""
+    job = Job("good", list(GOOD.values()))
+    variables = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    found = run_jobs(vllm_python, tmp_path, vllm_config(random_model), job, **variables).results["good"]
+    alone = by_id(results["good"])
+    assert {id_: response.token_ids for id_, response in by_id(found).items()} == {
+        id_: response.token_ids for id_, response in alone.items()
+    }
+
+
+def test_transformers_runs_beside_a_torchvision_that_cannot_load(
+    random_model: Path, vllm_python: Path, tmp_path: Path, results: dict[str, Result]
+):
+    """vLLM's environment has such a torchvision; with the operators declared, transformers uses it for images."""
+    config = vllm_config(random_model, kind="transformers")
+    found = by_id(run_jobs(vllm_python, tmp_path, config, Job("good", list(GOOD.values()))).results["good"])
+    alone = by_id(results["good"])
+    assert {id_: response.token_ids for id_, response in found.items()} == {
+        id_: response.token_ids for id_, response in alone.items()
+    }
