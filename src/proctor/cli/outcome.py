@@ -5,7 +5,8 @@ from __future__ import annotations
 from proctor.cli.output import json_line, stdout, table
 from proctor.results import Ledger
 from proctor.runner.outcome import ExitCode, RunOutcome
-from proctor.tasks import Metric
+from proctor.runner.progress import status_json
+from proctor.tasks import Summary
 
 _VERDICTS = {
     ExitCode.COMPLETE: "[bold green]complete[/]: every row is accounted for",
@@ -13,7 +14,8 @@ _VERDICTS = {
     ExitCode.INCOMPLETE: "[bold red]incomplete[/]",
     ExitCode.INTERRUPTED: "[bold yellow]interrupted[/]",
 }
-_SHOWN_METRICS = 12
+_SIDE_BY_SIDE = 4
+_CELL = "value (95 % interval) rows covered"
 
 
 def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
@@ -44,6 +46,7 @@ def outcome_json(outcome: RunOutcome) -> dict[str, object]:
         "reconciliation": outcome.reconciliation.to_json(),
         "metrics": outcome.summaries,
         "reasons": outcome.reasons,
+        "progress": status_json(outcome.progress, outcome.exit_code.name.lower())["checkpoints"],
         "run_dir": str(outcome.run.root),
         "report": None if outcome.report is None else str(outcome.report),
     }
@@ -76,17 +79,26 @@ def _show_errors(outcome: RunOutcome) -> None:
 
 
 def _show_metrics(outcome: RunOutcome) -> None:
-    names = list(dict.fromkeys(m.name for s in outcome.summaries.values() for m in s.metrics))[:_SHOWN_METRICS]
-    rows = []
-    for checkpoint, summary in outcome.summaries.items():
-        by_name = {metric.name: metric for metric in summary.metrics}
-        rows += [(checkpoint, name, *_metric_cells(by_name[name])) for name in names if name in by_name]
-    stdout.print(table(["checkpoint", "metric", "value", "95 % interval", "rows"], rows))
+    """Metrics as rows and checkpoints as columns; many checkpoints become rows and show their headline only."""
+    summaries = outcome.summaries
+    if len(summaries) > _SIDE_BY_SIDE:
+        rows = [(name, s.headline, _cell(s, s.headline)) for name, s in summaries.items()]
+        stdout.print(table(["checkpoint", "metric", _CELL], rows))
+        return
+    names = dict.fromkeys(metric.name for summary in summaries.values() for metric in summary.metrics)
+    stdout.print(
+        table(
+            ["metric", *(f"{checkpoint}: {_CELL}" if len(summaries) == 1 else checkpoint for checkpoint in summaries)],
+            [(name, *(_cell(summary, name) for summary in summaries.values())) for name in names],
+            title=None if len(summaries) == 1 else _CELL,
+        )
+    )
 
 
-def _metric_cells(metric: Metric) -> tuple[str, str, str]:
-    if metric.value is None:
-        return "-", "-", f"0 of {metric.of:,}"
+def _cell(summary: Summary, name: str) -> str:
+    metric = next((m for m in summary.metrics if m.name == name), None)
+    if metric is None or metric.value is None:
+        return "-" if metric is None else f"- (0 of {metric.of:,} rows)"
     unit = f" {metric.unit}" if metric.unit else ""
-    interval = "-" if metric.low is None or metric.high is None else f"{metric.low:.4f} to {metric.high:.4f}{unit}"
-    return f"{metric.value:.4f}{unit}", interval, f"{metric.n:,} of {metric.of:,}"
+    interval = "" if metric.low is None or metric.high is None else f" ({metric.low:.4f} to {metric.high:.4f})"
+    return f"{metric.value:.4f}{unit}{interval} {metric.n:,}"

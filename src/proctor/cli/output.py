@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-stdout = Console(highlight=False, soft_wrap=False)
-stderr = Console(stderr=True, highlight=False)
+_WIDTH = None if sys.stdout.isatty() else 140  # a pipe has no width; tables should not wrap for want of one
+stdout = Console(highlight=False, width=_WIDTH)
+stderr = Console(stderr=True, highlight=False, width=_WIDTH)
 
 
 def json_line(event: str, **fields: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -45,17 +46,36 @@ def _connect(spec: RunSpec) -> None:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if spec.ray.address is not None:
         try:
-            ray.init(address=spec.ray.address, **common)
+            with _silent():
+                ray.init(address=spec.ray.address, **common)
         except (ConnectionError, ValueError) as error:
             raise UserError(f"no Ray cluster: {error}", where=f"ray.address {spec.ray.address!r}") from error
         return
     store = spec.ray.object_store_mb
-    ray.init(
-        num_cpus=spec.ray.cpus or max(os.cpu_count() or 1, round(wanted_cpus(spec) + 0.5)),
-        object_store_memory=None if store is None else store * 1_000_000,
-        include_dashboard=False,
-        **common,
-    )
+    with _silent():
+        ray.init(
+            num_cpus=spec.ray.cpus or max(os.cpu_count() or 1, round(wanted_cpus(spec) + 0.5)),
+            object_store_memory=None if store is None else store * 1_000_000,
+            include_dashboard=False,
+            **common,
+        )
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keeps what Ray's C++ side says on stderr while it starts; it is shown only when the start fails."""
+    with tempfile.TemporaryFile() as kept:
+        before = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.seek(0)
+            os.write(before, kept.read())
+            raise
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
 
 
 def _check_room(spec: RunSpec, resources: dict[str, float]) -> None:

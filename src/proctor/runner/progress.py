@@ -217,7 +217,15 @@ def status_json(progress: Progress, state: str) -> dict[str, Any]:
         "eta_seconds": None if progress.eta_seconds is None else round(progress.eta_seconds),
         "events": progress.events,
         "checkpoints": {
-            name: {"total": x.total, "done": x.done, "errors": x.errors, "retries": x.retries}
+            name: {
+                "total": x.total,
+                "before": x.before,
+                "done": x.done,
+                "answered": x.answered,
+                "errors": x.errors,
+                "retries": x.retries,
+                "output_tokens": x.output_tokens,
+            }
             for name, x in progress.checkpoints.items()
         },
     }

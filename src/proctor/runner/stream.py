@@ -28,7 +28,7 @@ class RowsDatasource(Datasource):
 
     def __init__(self, source: Source, groups: Sequence[ReadGroup]) -> None:
         super().__init__()
-        self._source, self._groups = source, groups
+        self._source, self._groups = ray.put(source), groups
 
     @override
     def get_name(self) -> str:
@@ -48,13 +48,15 @@ class RowsDatasource(Datasource):
         return [_read_task(self._source, group) for group in self._groups]
 
 
-def _read_task(source: Source, group: ReadGroup) -> ReadTask:
+def _read_task(source: ray.ObjectRef, group: ReadGroup) -> ReadTask:
+    """Reads `group`. Its closure carries a reference: a source holds an index, and there are thousands of tasks."""
     metadata = BlockMetadata(
         num_rows=len(group.row_ids), size_bytes=int(group.size_bytes), input_files=None, exec_stats=None
     )
 
     def read() -> Iterable[pa.Table]:
-        return source.read(group)
+        opened: Source = ray.get(source)
+        return opened.read(group)
 
     return ReadTask(read, metadata)
 
