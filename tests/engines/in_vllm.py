@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from proctor.engines.base import EngineConfig
-from tests.engines.vllm_child import Job, Jobs, Results
+from tests.engines.vllm_child import Jobs, Results
 
 ROOT = Path(__file__).parents[2]
 CHILD = Path(__file__).with_name("vllm_child.py")
@@ -30,9 +30,10 @@ def vllm_config(model: Path, kind: str = "vllm", **changes: Any) -> EngineConfig
     return EngineConfig(kind, str(model), options=options, **settings)
 
 
-def run_jobs(python: Path, work: Path, config: EngineConfig, *jobs: Job, **variables: str) -> Results:
+def run_jobs(python: Path, work: Path, jobs: Jobs, **variables: str) -> Results:
+    """Results of `jobs`, run by the interpreter `python` with `variables` in its environment; files go to `work`."""
     source, target = work / "jobs", work / "results"
-    source.write_bytes(msgspec.msgpack.encode(Jobs(config, list(jobs))))
+    source.write_bytes(msgspec.msgpack.encode(jobs))
     done = subprocess.run(
         [str(python), str(CHILD), str(source), str(target)],
         env=environment() | variables,

@@ -8,7 +8,7 @@ from proctor.engines.sampling import cut_at_stop
 from proctor.rows import ErrorKind, Response
 from tests.engines.in_vllm import run_jobs, vllm_config
 from tests.engines.tiny import ask, ask_scene, picture
-from tests.engines.vllm_child import Job, Result
+from tests.engines.vllm_child import Job, Jobs, Result, Results
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -30,7 +30,7 @@ STOPS = tuple(map(chr, range(128)))
 
 
 @pytest.fixture(scope="module")
-def results(random_model: Path, vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+def everything(random_model: Path, vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """All jobs of this module through one engine: starting it is what takes time."""
     jobs = [
         Job("good", list(GOOD.values())),
@@ -46,9 +46,23 @@ def results(random_model: Path, vllm_python: Path, tmp_path_factory: pytest.Temp
         Job("free", [ask(1, text="What do you see?", max_tokens=24)]),
         Job("stopped", [ask(1, text="What do you see?", max_tokens=24, stop=STOPS)]),
         Job("text only", [ask(1, max_tokens=3), ask(2, [picture()], max_tokens=3)]),
+        Job("refused by length", [ask(1, [picture(colour="blue")], max_tokens=256)]),
+        Job("refused by vLLM", [ask(1, [picture(colour="red")] * 3, text="long " * 60, max_tokens=1)]),
+        Job("again", [ask(1, [picture(colour="blue")], max_tokens=2), ask(2, [picture(colour="red")], max_tokens=2)]),
     ]
-    config = vllm_config(random_model, options={"limit_mm_per_prompt": {"image": 4, "video": 0}})
-    return run_jobs(vllm_python, tmp_path_factory.mktemp("vllm"), config, *jobs).results
+    options = {"limit_mm_per_prompt": {"image": 4, "video": 0}, "mm_processor_cache_gb": 1}
+    wrong = [
+        vllm_config(random_model, options={"enforce_eagr": True}),
+        vllm_config(random_model, options={"max_num_seqs": 4}),
+        vllm_config(random_model, device="cuda"),
+    ]
+    work = tmp_path_factory.mktemp("vllm")
+    return run_jobs(vllm_python, work, Jobs(vllm_config(random_model, options=options), jobs, wrong))
+
+
+@pytest.fixture(scope="module")
+def results(everything: Results) -> dict[str, Result]:
+    return everything.results
 
 
 def by_id(result: Result) -> dict[int, Response]:
@@ -142,61 +156,39 @@ def test_rows_without_images_are_answered_beside_others(results: dict[str, Resul
     assert kinds(results["text only"]) == {1: None, 2: None}
 
 
-def test_a_refused_rows_image_can_come_again(random_model: Path, vllm_python: Path, tmp_path: Path):
+def test_a_refused_rows_image_can_come_again(results: dict[str, Result]):
     """vLLM's cache of processed images remembers what was sent to the engine: a refused row's images were not."""
-    config = vllm_config(random_model, options={"mm_processor_cache_gb": 1})
-    long = "long " * 60
-    jobs = [
-        Job("refused by length", [ask(1, [picture()], max_tokens=256)]),
-        Job("refused by vLLM", [ask(1, [picture(colour="red")] * 3, text=long, max_tokens=1)]),
-        Job("again", [ask(1, [picture()], max_tokens=2), ask(2, [picture(colour="red")], max_tokens=2)]),
-    ]
-    results = run_jobs(vllm_python, tmp_path, config, *jobs).results
     assert kinds(results["refused by length"]) == kinds(results["refused by vLLM"]) == {1: ErrorKind.INFER_REJECTED}
     assert kinds(results["again"]) == {1: None, 2: None}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"enforce_eagr": True}, "vLLM 0.32.0 has no option `enforce_eagr` (did you mean `enforce_eager`?)"),
-        ({"max_num_seqs": 4}, "set engine.batch_size instead"),
-    ],
-)
-def test_options_are_checked_against_the_installed_version(
-    random_model: Path, vllm_python: Path, tmp_path: Path, options: dict[str, int], message: str
-):
-    mistake = run_jobs(vllm_python, tmp_path, vllm_config(random_model, options=options)).mistake
-    assert mistake is not None
-    assert message in mistake
+def test_mistakes_are_found_by_the_installed_version(everything: Results):
+    fine, typo, reserved, device = everything.mistakes
+    assert fine is None
+    assert typo
+    assert "vLLM 0.32.0 has no option `enforce_eagr` (did you mean `enforce_eager`?)" in typo
+    assert reserved
+    assert "set engine.batch_size instead" in reserved
+    assert device
+    assert "this vLLM runs on cpu, not on cuda" in device
 
 
-def test_a_device_that_this_vllm_has_not_is_refused(random_model: Path, vllm_python: Path, tmp_path: Path):
-    mistake = run_jobs(vllm_python, tmp_path, vllm_config(random_model, device="cuda")).mistake
-    assert mistake is not None
-    assert "this vLLM runs on cpu, not on cuda" in mistake
+def tokens(result: Result) -> dict[int, tuple[int, ...]]:
+    return {id_: response.token_ids for id_, response in by_id(result).items()}
 
 
 def test_an_engine_with_processes_of_its_own_answers_the_same(
     random_model: Path, vllm_python: Path, tmp_path: Path, results: dict[str, Result]
 ):
     """vLLM's multi-process mode, which a user may choose: torchvision must load in those processes too."""
-    job = Job("good", list(GOOD.values()))
-    variables = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
-    found = run_jobs(vllm_python, tmp_path, vllm_config(random_model), job, **variables).results["good"]
-    alone = by_id(results["good"])
-    assert {id_: response.token_ids for id_, response in by_id(found).items()} == {
-        id_: response.token_ids for id_, response in alone.items()
-    }
+    jobs = Jobs(vllm_config(random_model), [Job("good", list(GOOD.values()))])
+    found = run_jobs(vllm_python, tmp_path, jobs, VLLM_ENABLE_V1_MULTIPROCESSING="1").results["good"]
+    assert tokens(found) == tokens(results["good"])
 
 
 def test_transformers_runs_beside_a_torchvision_that_cannot_load(
     random_model: Path, vllm_python: Path, tmp_path: Path, results: dict[str, Result]
 ):
     """vLLM's environment has such a torchvision; with the operators declared, transformers uses it for images."""
-    config = vllm_config(random_model, kind="transformers")
-    found = by_id(run_jobs(vllm_python, tmp_path, config, Job("good", list(GOOD.values()))).results["good"])
-    alone = by_id(results["good"])
-    assert {id_: response.token_ids for id_, response in found.items()} == {
-        id_: response.token_ids for id_, response in alone.items()
-    }
+    jobs = Jobs(vllm_config(random_model, kind="transformers"), [Job("good", list(GOOD.values()))])
+    assert tokens(run_jobs(vllm_python, tmp_path, jobs).results["good"]) == tokens(results["good"])

@@ -24,10 +24,11 @@ class Job(msgspec.Struct):
 
 
 class Jobs(msgspec.Struct):
-    """An engine and its jobs."""
+    """An engine and its jobs, after a look at configurations that are never loaded."""
 
     config: EngineConfig
-    jobs: list[Job]
+    jobs: list[Job] = []
+    checked: list[EngineConfig] = []
 
 
 class Take(msgspec.Struct):
@@ -47,10 +48,10 @@ class Result(msgspec.Struct):
 
 
 class Results(msgspec.Struct):
-    """What came of all jobs, by name; or the user's mistake that kept the engine from starting."""
+    """What came of all jobs, by name, and what the user's mistake is in each configuration that was checked."""
 
-    results: dict[str, Result] = {}
-    mistake: str | None = None
+    results: dict[str, Result]
+    mistakes: list[str | None]
 
 
 class Trickle:
@@ -86,16 +87,21 @@ def run(engine: Engine, job: Job) -> Result:
     return result
 
 
-def all_results(jobs: Jobs) -> Results:
-    engine = make_engine(jobs.config)
+def mistake(config: EngineConfig) -> str | None:
     try:
-        engine.check()
+        make_engine(config).check()
     except UserError as error:
-        return Results(mistake=str(error))
+        return str(error)
+    return None
+
+
+def all_results(jobs: Jobs) -> Results:
+    mistakes = [mistake(config) for config in [jobs.config, *jobs.checked]]
+    engine = make_engine(jobs.config)
     engine.load()
     results = {job.name: run(engine, job) for job in jobs.jobs}
     engine.close()
-    return Results(results)
+    return Results(results, mistakes)
 
 
 def main(source: str, target: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.runner.helpers import write_rows
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(240)]
 ROWS = 3000
+MARK = "PROCTOR_TEST_RUN"
 
 
 @pytest.fixture
@@ -39,7 +41,8 @@ def spec_file(tmp_path: Path) -> Path:
 
 def start(spec_file: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "proctor", "run", str(spec_file), "--json"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    env = {**os.environ, MARK: str(spec_file)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
 def wait_for_rows(run_dir: Path, rows: int) -> None:
@@ -63,11 +66,13 @@ def assert_complete_and_unique(run_dir: Path) -> None:
     assert sorted(ids) == list(range(ROWS))
 
 
-def engine_processes() -> list[psutil.Process]:
+def engine_processes(spec_file: Path) -> list[psutil.Process]:
+    """Processes of the engines (and their guards) that a driver of this test started, however they are related now."""
     found = []
     for process in psutil.process_iter():
         try:
-            if any("proctor" in word and "supervise" in word for word in process.cmdline()):
+            mine = process.environ().get(MARK) == str(spec_file)
+            if mine and any("proctor/supervise" in word for word in process.cmdline()):
                 found.append(process)
         except psutil.Error:
             continue
@@ -78,12 +83,13 @@ def test_a_killed_driver_costs_only_what_was_in_flight(spec_file: Path) -> None:
     run_dir = spec_file.parent / "run"
     process = start(spec_file)
     wait_for_rows(run_dir, 400)
+    assert engine_processes(spec_file)
     process.kill()
     process.communicate()
     deadline = time.monotonic() + 15
-    while engine_processes() and time.monotonic() < deadline:
+    while engine_processes(spec_file) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert engine_processes() == []
+    assert engine_processes(spec_file) == []
     time.sleep(1.0)
     before = done_ids(run_dir / "results", "ck")
     assert 400 <= len(before) < ROWS

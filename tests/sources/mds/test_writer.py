@@ -84,6 +84,7 @@ def test_bad_settings(settings: dict[str, Any], message: str, tmp_path: Path) ->
         ("ndarray:int8:3", np.zeros(4, "int8"), "takes shape"),
         ("jpeg", [1], "takes bytes or a PIL image, got list"),
         ("pil", "image", "takes bytes or a PIL image, got str"),
+        ("pil", Image.new("P", (1, 1)), "does not hold the palette of mode P"),
         ("jpeg", Image.new("RGBA", (1, 1)), "cannot write mode RGBA as JPEG"),
         ("list[jpeg]", 7, "takes a list of images, got int"),
     ],

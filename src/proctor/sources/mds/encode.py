@@ -117,6 +117,8 @@ def _image_file(image_format: str) -> Callable[[Any], bytes]:
 def _raw_image(value: Any) -> bytes:
     if not hasattr(value, "tobytes") or not hasattr(value, "mode"):
         raise TypeError(f"pil takes bytes or a PIL image, got {type(value).__name__}")
+    if value.mode in {"P", "PA"}:
+        raise ValueError(f"a pil cell does not hold the palette of mode {value.mode}: convert the image to RGB first")
     mode = value.mode.encode()
     return struct.pack("<3I", value.width, value.height, len(mode)) + mode + value.tobytes()
 

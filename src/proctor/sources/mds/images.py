@@ -12,12 +12,15 @@ import pyarrow as pa
 from proctor.sources.mds.cells import Cells, Faults, Ints, binary_array, read_numbers
 from proctor.sources.mds.encodings import Encoding
 
-_PNG_MODES = frozenset({"1", "L", "LA", "I;16", "P", "RGB", "RGBA"})
+_PNG_MODES = frozenset({"1", "L", "LA", "I;16", "RGB", "RGBA"})
 _PIXEL_BITS = {
-    "1": 1, "L": 8, "P": 8, "LA": 16, "PA": 16, "I;16": 16, "RGB": 24, "YCbCr": 24, "LAB": 24,
-    "RGBA": 32, "RGBX": 32, "CMYK": 32, "I": 32, "F": 32,
+    "1": 1, "L": 8, "LA": 16, "I;16": 16, "RGB": 24, "LAB": 24,
+    "RGBA": 32, "CMYK": 32, "I": 32, "F": 32,
 }  # fmt: skip
-"""Bits a pixel of every mode that PNG or TIFF keeps without loss. Each line of an image starts at a whole byte."""
+"""Bits a pixel of every mode that PNG or TIFF keeps without loss; each line of an image starts at a whole byte.
+
+Not among them: P and PA, since a cell holds no palette; YCbCr and RGBX, which not every Pillow reads back as they were.
+"""
 
 
 def decode_image_list(encoding: Encoding, cells: Cells, faults: Faults) -> pa.Array:
@@ -91,7 +94,7 @@ def image_file_of_pixels(cell: bytes) -> bytes:
     width, height, mode_size = struct.unpack_from("<3I", cell)
     mode, pixels = cell[12 : 12 + mode_size].decode("latin-1"), cell[12 + mode_size :]
     if mode not in _PIXEL_BITS:
-        raise ValueError(f"a raw image of mode {mode[:16]!r}, which neither PNG nor TIFF can keep")
+        raise ValueError(f"a raw image of mode {mode[:16]!r} cannot be kept as an image file without loss")
     if width * height == 0 or (width * _PIXEL_BITS[mode] + 7) // 8 * height != len(pixels):
         raise ValueError(f"a raw {mode} image of {width} x {height} pixels in {len(pixels)} bytes")
     out = io.BytesIO()
