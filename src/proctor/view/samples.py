@@ -13,6 +13,7 @@ from proctor.rows import ProctorError, Prompt, TextPart
 from proctor.rows.records import BASE_FIELDS
 from proctor.spec import RunSpec
 from proctor.tasks import ParseError
+from proctor.tasks.driving import SAME_POINT_METRES
 from proctor.tasks.driving_answer import answer_of
 from proctor.view.charts.path import Path, path
 from proctor.view.frames import data_uri, read_images
@@ -31,7 +32,7 @@ class Answer:
         trouble: why there is no answer, or why it could not be parsed.
         marked: whether it was compared with a target.
         wrong: the yes-or-no columns of the task that say no; empty when everything was right.
-        ade: mean distance of its waypoints in metres.
+        ade, fde: mean distance of its waypoints, and distance of the last ones, in metres.
     """
 
     checkpoint: str
@@ -40,6 +41,7 @@ class Answer:
     marked: bool
     wrong: list[str]
     ade: float | None
+    fde: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,16 @@ def _chosen(records: Records, checkpoint: str) -> dict[int, str]:
 def _choices(records: Records, checkpoint: str) -> list[_Choice]:
     rest = _Choice("answered", "answer is not null", "row_id", MOST_SAMPLES)
     unparsed = _Choice("not parsed", "parse_error is not null", "row_id", 1)
-    if "ade" in records.types and "exact" in records.types:
-        sql = "select coalesce(median(ade), 0) as metres from records where checkpoint = ? and not exact"
+    if {"exact", "ade", "fde"} <= records.types.keys():
+        error = "greatest(ade, fde)"
+        astray = f"{error} > {SAME_POINT_METRES}"
+        sql = f"select coalesce(median({error}), 0) as metres from records where checkpoint = ? and {astray}"  # noqa: S608 (a constant)
         median = float(records.ask(sql, [checkpoint])[0]["metres"])
         return [
             _Choice("right", "exact", "row_id", 1),
-            _Choice("typical path error", "not exact", f"abs(ade - {median}), row_id", 2),
-            _Choice("largest path error", "ade is not null", "ade desc, row_id", 2),
+            _Choice("right path, wrong otherwise", f"not exact and not {astray}", "row_id", 1),
+            _Choice("typical path error", astray, f"abs({error} - {median}), row_id", 1),
+            _Choice("largest path error", astray, f"{error} desc, row_id", 2),
             unparsed,
             rest,
         ]
@@ -155,7 +160,7 @@ def _answer(row: dict[str, Any], marks: Sequence[str]) -> Answer:
     trouble = row["parse_error"] if row["error_kind"] is None else f"{row['error_kind']}: {row['error_message']}"
     marked = any(row[name] is not None for name in marks)
     wrong = [name.removesuffix("_correct").replace("_", " ") for name in marks if row[name] is False]
-    return Answer(row["checkpoint"], row["answer"], trouble, marked, wrong, row.get("ade"))
+    return Answer(row["checkpoint"], row["answer"], trouble, marked, wrong, row.get("ade"), row.get("fde"))
 
 
 def _path(row: dict[str, Any]) -> Path | None:
