@@ -5,7 +5,6 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tasks.helpers import records, sample, summarise
 
 from proctor.rows import UserError
 from proctor.spec.source import ColumnsSpec
@@ -13,6 +12,7 @@ from proctor.spec.task import ClassificationTaskSpec
 from proctor.tasks import ParseError
 from proctor.tasks.classification import ClassificationTask
 from proctor.tasks.marking import mark
+from tests.tasks.helpers import records, sample, summarise
 
 
 def make(*labels: str, ignore_case: bool = True) -> ClassificationTask:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tasks.helpers import records, sample, summarise
 
 import proctor
 from proctor.rows import UserError
@@ -16,6 +15,7 @@ from proctor.spec.source import ColumnsSpec
 from proctor.spec.task import PythonTaskSpec
 from proctor.tasks.marking import mark
 from proctor.tasks.registry import make_task
+from tests.tasks.helpers import records, sample, summarise
 
 MODULE = '''
 import pyarrow as pa

@@ -6,7 +6,6 @@ import pickle
 from typing import Any
 
 import pytest
-from tests.tasks.helpers import records, sample, summarise
 
 from proctor.rows import ImagePart
 from proctor.spec.source import ColumnsSpec
@@ -14,6 +13,7 @@ from proctor.spec.task import DrivingTaskSpec
 from proctor.tasks import Task
 from proctor.tasks.marking import mark
 from proctor.tasks.registry import make_task
+from tests.tasks.helpers import records, sample, summarise
 
 TARGET = {"surface": "wet", "curvature": "left", "obstacle": "near", "waypoints": [[0.0, 1.0], [0.0, 2.0]]}
 RIGHT = "wet; curve left; obstacle near; waypoints (+0.0,1.0) (+0.0,2.0)"

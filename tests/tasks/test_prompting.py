@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tasks.helpers import sample
 
 from proctor.rows import ImagePart, Message, TextPart, UserError
 from proctor.spec.source import ColumnsSpec
 from proctor.spec.task import ExactTaskSpec
 from proctor.tasks.prompting import Prompting, fill
+from tests.tasks.helpers import sample
 
 
 def prompting(prompt: str | None = None, *, system: str | None = None, column: str | None = None) -> Prompting:

@@ -4,7 +4,6 @@ import pickle
 from typing import Any
 
 import pytest
-from tests.tasks.helpers import records, sample, summarise
 
 from proctor.spec.source import ColumnsSpec
 from proctor.spec.task import ExactTaskSpec, RegexTaskSpec
@@ -12,6 +11,7 @@ from proctor.tasks import ParseError
 from proctor.tasks.exact import ExactTask
 from proctor.tasks.marking import mark
 from proctor.tasks.regex import RegexTask
+from tests.tasks.helpers import records, sample, summarise
 
 COLUMNS = ColumnsSpec(target="y")
 
