@@ -73,9 +73,7 @@ def _measure(rows: int, parts: dict[str, Any]) -> dict[str, float]:
 def _last_record(run_dir: RunDir) -> float:
     with duckdb.connect() as connection:
         records = run_dir.records(connection)
-        found = records.aggregate("epoch(max(finished_at))").fetchone()
-        assert found is not None
-        return float(found[0])
+        return float(records.aggregate("epoch(max(finished_at))").fetchall()[0][0])
 
 
 if __name__ == "__main__":

@@ -29,10 +29,9 @@ def errors_of(run: RunDir, *, kind: str | None, checkpoint: str | None, limit: i
         found = run.records(connection, checkpoint).filter("error_kind IS NOT NULL")
         if kind is not None:
             found = found.filter(f"error_kind = '{ErrorKind(kind).value}'")
-        total = found.count("*").fetchone()
         rows = found.select("row_id, sample_id, checkpoint, error_kind, error_message").order("row_id, checkpoint")
         names = rows.columns
-        return [dict(zip(names, row, strict=True)) for row in rows.limit(limit).fetchall()], total[0] if total else 0
+        return [dict(zip(names, row, strict=True)) for row in rows.limit(limit).fetchall()], _count(found)
 
 
 def export_records(run: RunDir, target: Path, form: str, *, checkpoint: str | None) -> int:
@@ -43,6 +42,8 @@ def export_records(run: RunDir, target: Path, form: str, *, checkpoint: str | No
     """
     if not _has_records(run, checkpoint):
         raise UserError("no records yet", where=str(run.root))
+    if not target.parent.is_dir():
+        raise UserError("no such directory", where=str(target.parent), fix="make it, or choose another --out")
     with duckdb.connect() as connection:
         records = run.records(connection, checkpoint).order("checkpoint, row_id")
         connection.register("records", records)
@@ -50,8 +51,11 @@ def export_records(run: RunDir, target: Path, form: str, *, checkpoint: str | No
             write_whole(target, lambda draft: _copy(connection, draft, form))
         except (OSError, duckdb.IOException) as error:
             raise UserError(f"cannot write: {error}", where=str(target)) from error
-        counted = records.count("*").fetchone()
-        return counted[0] if counted else 0
+        return _count(records)
+
+
+def _count(records: duckdb.DuckDBPyRelation) -> int:
+    return int(records.count("*").fetchall()[0][0])
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, draft: Path, form: str) -> None:

@@ -11,16 +11,17 @@ from pyroaring import BitMap64
 from proctor.engines import EngineConfig
 from proctor.engines.config import engine_config
 from proctor.results import RunDir
-from proctor.rows import Sampling
+from proctor.rows import Sampling, UserError
 from proctor.rows.records import record_schema
 from proctor.runner.infer import EngineSetup
 from proctor.sources.base import Source
 from proctor.sources.registry import make_source
 from proctor.sources.samples import check_columns
-from proctor.spec import Checkpoint, RunSpec
+from proctor.spec import Checkpoint, PythonTaskSpec, RunSpec
 from proctor.spec.engine import LocalEngineBase
 from proctor.supervise import Settings, preflight
 from proctor.tasks import Task
+from proctor.tasks.prompting import template_fields
 from proctor.tasks.registry import make_task
 
 
@@ -43,6 +44,7 @@ class Exam:
         """
         source = make_source(spec.source)
         check_columns(source.columns(), spec.source.columns)
+        _check_template(spec, source)
         task = make_task(spec.task, spec.source.columns)
         return cls(spec, RunDir(Path(spec.run_dir)), source, task, source.expected())
 
@@ -86,6 +88,16 @@ class Exam:
         python, env = _environment(self.spec)
         for checkpoint in self.spec.engine.checkpoints:
             preflight(self.engine_config(checkpoint), python, env)
+
+
+def _check_template(spec: RunSpec, source: Source) -> None:
+    """A template that names no column of the source would cost every row."""
+    template = None if isinstance(spec.task, PythonTaskSpec) else spec.task.prompt
+    names = [] if template is None else template_fields(template)
+    missing = [name for name in names if name not in source.columns().names]
+    if missing:
+        columns = ", ".join(source.columns().names)
+        raise UserError(f"no column {missing[0]!r} in the source", where="task.prompt", fix=f"there are: {columns}")
 
 
 def _environment(spec: RunSpec) -> tuple[str | None, dict[str, str]]:

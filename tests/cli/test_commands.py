@@ -1,0 +1,150 @@
+"""The commands over a run directory, as a person types them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+
+from proctor.results import RunDir, write_records, write_tombstones
+from proctor.rows import Event
+from proctor.rows.records import record_schema
+from proctor.sources.mds import MDSWriter
+from proctor.spec import build_spec
+
+SCHEMA = record_schema({"correct": pa.bool_()})
+
+
+def proctor(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "proctor", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def json_lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run of two checkpoints over six rows: one blank answer, one row left unanswered."""
+    spec = build_spec(
+        {
+            "run_dir": str(tmp_path / "run"),
+            "source": {"kind": "jsonl", "path": str(tmp_path / "rows.jsonl")},
+            "engine": {"kind": "scripted", "checkpoints": ["a", "b"]},
+            "task": {"kind": "exact"},
+        }
+    )
+    run = RunDir(tmp_path / "run")
+    run.create(spec)
+    run.write("source", {"rows": 6, "fingerprint": "x"})
+    run.append_event(Event("engine.crashed", rows=(3,), message="SIGSEGV"))
+    for checkpoint in ("a", "b"):
+        rows = [
+            {"row_id": i, "checkpoint": checkpoint, "sample_id": f"k{i}", "answer": f'say "{i}", [b]', "correct": True}
+            for i in range(4)
+        ]
+        blank = {"row_id": 4, "checkpoint": checkpoint, "error_kind": "infer.empty", "error_message": "[blank]"}
+        stamped = [{**row, "finished_at": datetime.now(UTC)} for row in [*rows, blank]]
+        write_records(run.results, pa.Table.from_pylist(stamped, schema=SCHEMA))
+    write_tombstones(run.root, "b", BitMap64([5]), SCHEMA, sweep=3)
+    return run.root
+
+
+def test_errors_lists_rows_with_the_reason(run_dir: Path) -> None:
+    done = proctor("errors", run_dir)
+    assert done.returncode == 0
+    assert "[blank]" in done.stdout
+    assert "3 rows" in done.stdout
+    only = json_lines(proctor("errors", run_dir, "--kind", "lost", "--json"))
+    assert [(row["row_id"], row["checkpoint"], row["error_kind"]) for row in only] == [(5, "b", "lost")]
+    assert len(json_lines(proctor("errors", run_dir, "--checkpoint", "a", "--json"))) == 1
+    assert "1 of 3 rows shown" in proctor("errors", run_dir, "--limit", "1").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("errors", "RUN", "--kind", "infer.crash"), "no error kind 'infer.crash' (one of read.corrupt"),
+        (("errors", "RUN", "--checkpoint", "c"), "no checkpoint 'c' in this run (one of ['a', 'b'])"),
+        (("errors", "RUN/nothing"), "no run here (no spec.yaml)"),
+        (("export", "RUN", "--out", "RUN/no/x.csv"), "no such directory"),
+        (("status", "RUN/nothing"), "no run here"),
+        (("report", "RUN/nothing"), "no run here"),
+        (("run", "RUN/spec.yaml", "--set", "engine.batchsize=2"), "did you mean 'batch_size'?"),
+        (("run", "RUN/nothing.yaml"), "cannot read the spec"),
+        (("plan", "RUN/spec.yaml"), "rows.jsonl"),
+        (("mds", "inspect", "RUN"), "no MDS index"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr_and_exit_code_1(run_dir: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = proctor(*(argument.replace("RUN", str(run_dir)) for argument in arguments))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_debug_shows_the_traceback(run_dir: Path) -> None:
+    done = proctor("--debug", "status", run_dir / "nothing")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_export_writes_every_record_once(run_dir: Path, tmp_path: Path) -> None:
+    for form in ("csv", "jsonl", "parquet"):
+        target = tmp_path / f"out.{form}"
+        assert proctor("export", run_dir, "--format", form, "--out", target).returncode == 0
+        if form == "csv":
+            with target.open(newline="") as file:
+                rows = list(csv.DictReader(file))
+        elif form == "jsonl":
+            rows = [json.loads(line) for line in target.read_text().splitlines()]
+        else:
+            rows = pq.read_table(target).to_pylist()
+        keys = [(row["checkpoint"], int(row["row_id"])) for row in rows]
+        assert keys == [("a", i) for i in range(5)] + [("b", i) for i in range(6)]
+        assert rows[0]["answer"] == 'say "0", [b]'
+    assert proctor("export", run_dir, "--checkpoint", "a").returncode == 0
+    assert pq.read_table(run_dir / "records.parquet").num_rows == 5
+
+
+def test_status_reads_the_files_alone(run_dir: Path) -> None:
+    (status,) = json_lines(proctor("status", run_dir, "--json"))
+    assert status["state"] == "crashed"
+    assert status["total"] == 6
+    assert status["done"] == {"a": 5, "b": 5}
+    with RunDir(run_dir).locked():
+        assert "running" in proctor("status", run_dir).stdout
+
+
+def test_mds_inspect_and_verify(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with MDSWriter(out=data, columns={"n": "int", "text": "str"}, hashes=["sha1"], size_limit=1 << 10) as writer:
+        for i in range(100):
+            writer.write({"n": i, "text": "x" * i})
+    (found,) = json_lines(proctor("mds", "inspect", data, "--json"))
+    assert (found["rows"], found["hashes"]) == (100, ["sha1"])
+    assert "100 rows" in proctor("mds", "inspect", data).stdout
+    sound = proctor("mds", "verify", data)
+    assert (sound.returncode, sound.stdout) == (0, "every shard is sound\n")
+    shard = sorted(data.glob("*.mds"))[1]
+    shard.write_bytes(shard.read_bytes()[:-1])
+    broken = proctor("mds", "verify", data)
+    assert broken.returncode == 2
+    assert shard.name in broken.stdout
+
+
+def test_the_version_and_the_help_are_quick_words(tmp_path: Path) -> None:
+    assert proctor("--version").stdout.startswith("proctor 0.")
+    assert "Exit code" in proctor("run", "--help").stdout
