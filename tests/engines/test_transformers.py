@@ -197,30 +197,24 @@ def test_a_batch_waits_a_moment_to_be_full(engine: TransformersEngine, monkeypat
 
 
 def test_a_text_model_is_answered_too(tmp_path: Path):
+    from tests.engines.other_models import write_text_model
+
     found = answers(loaded(write_text_model(tmp_path)), [ask(0, max_tokens=4), ask(1, [picture()], max_tokens=4)])
     assert len(found[0].token_ids) == 4
     assert kinds(found) == {0: None, 1: ErrorKind.INFER_REJECTED}
 
 
-def write_text_model(directory: Path) -> Path:
-    from transformers import LlamaConfig, LlamaForCausalLM
+def test_a_model_of_another_family_is_answered_too(tmp_path: Path):
+    from tests.engines.other_models import write_llava
 
-    from proctor.demo.tokenizer import build_tokenizer
-
-    build_tokenizer().save_pretrained(directory)
-    LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=512,
-            hidden_size=64,
-            intermediate_size=96,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            max_position_embeddings=128,
-            pad_token_id=0,
-            eos_token_id=2,
-        )
-    ).save_pretrained(directory)
-    return directory
+    rows = [
+        ask(0, max_tokens=4),
+        ask(1, [picture()], max_tokens=4),
+        ask(2, [picture(), picture(64, 200)], max_tokens=4),
+    ]
+    found = answers(loaded(write_llava(tmp_path)), [*rows, ask(3, [picture()], max_tokens=128)])
+    assert kinds(found) == {0: None, 1: None, 2: None, 3: ErrorKind.INFER_REJECTED}
+    assert [found[number].prompt_tokens for number in range(3)] == [16, 22, 28]
 
 
 def test_the_models_own_sampling_recommendations_are_not_followed(random_model: Path, tmp_path: Path):
