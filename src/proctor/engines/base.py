@@ -13,7 +13,10 @@ import msgspec
 from proctor.rows import Request, Response
 
 Reporter = Callable[[int], None]
-"""Called by an engine with the number of tokens it has just decoded: progress, which keeps the stall deadline away."""
+"""Called by an engine with the number of tokens it has just decoded: progress, which keeps the stall deadline away.
+
+0 is a sign of life: for an engine that waits for something with a deadline of its own, such as a server's reply.
+"""
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -66,14 +66,13 @@ class Server:
         """
         return self._send(path, None)
 
-    def post(self, path: str, body: Any, read: Callable[[bytes], T], alive: Callable[[], None]) -> T:
+    def post(self, path: str, body: Any, read: Callable[[bytes], T]) -> T:
         """POSTs `body` as JSON until `read` can make something of the reply.
 
         Args:
             path: below the base address.
             body: what is sent.
             read: makes the result of a reply; a ValueError means that the reply makes no sense.
-            alive: called after each try that failed.
 
         Raises:
             Refused: ``infer.rejected`` if the server faults the request, ``infer.unreachable`` after the last try.
@@ -90,7 +89,6 @@ class Server:
                 raise UserError(str(error), where="engine", fix="check base_url and the model's name") from error
             except ValueError as error:
                 reason, wait = one_line(error), None
-            alive()
             if attempt + 1 == self._tries or self._stopped.wait(self._pause(attempt, wait)):
                 break
         raise Refused(ErrorKind.INFER_UNREACHABLE, f"no usable reply in {self._tries} tries; the last: {reason}")

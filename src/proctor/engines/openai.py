@@ -30,7 +30,7 @@ class Options(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Outcome(msgspec.Struct):
-    """What a thread reports: a try that failed (all empty), an answered row, or the end of it all."""
+    """What a thread comes back with: a row's response, or an error that ends the engine."""
 
     response: Response | None = None
     tokens: int = 0
@@ -97,12 +97,14 @@ class OpenAIEngine:
                 waiting += len(requests)
                 if waiting == 0:
                     return
-                for outcome in _waiting_outcomes(outcomes):
-                    report(outcome.tokens)
+                done = _done(outcomes)
+                # Each open request has a deadline of its own: as long as this loop runs, nothing stands still.
+                report(sum(outcome.tokens for outcome in done))
+                waiting -= len(done)
+                for outcome in done:
                     if outcome.error is not None:
                         raise outcome.error
                     if outcome.response is not None:
-                        waiting -= 1
                         yield outcome.response
         finally:
             self._stopped.set()
@@ -120,7 +122,7 @@ class OpenAIEngine:
 
     def _ask(self, request: Request, outcomes: queue.SimpleQueue[_Outcome]) -> None:
         try:
-            outcomes.put(self._answer(request, outcomes))
+            outcomes.put(self._answer(request))
         except Refused as refusal:
             outcomes.put(_Outcome(refusal.response(request.id)))
         except UserError as error:
@@ -129,26 +131,23 @@ class OpenAIEngine:
             failure = Failure(ErrorKind.INFER_FAILED, one_line(error))
             outcomes.put(_Outcome(Response.failed(request.id, failure)))
 
-    def _answer(self, request: Request, outcomes: queue.SimpleQueue[_Outcome]) -> _Outcome:
+    def _answer(self, request: Request) -> _Outcome:
         if self._server is None:
             raise UserError("the engine is closed", where="engine")
-        completion = self._server.post(
-            "/chat/completions",
-            completion_body(request, self._config.model),
-            parse_completion,
-            alive=lambda: outcomes.put(_Outcome()),
-        )
+        body = completion_body(request, self._config.model)
+        completion = self._server.post("/chat/completions", body, parse_completion)
         return _Outcome(response_of(request, completion), completion.tokens)
 
 
-def _waiting_outcomes(outcomes: queue.SimpleQueue[_Outcome]) -> Iterator[_Outcome]:
+def _done(outcomes: queue.SimpleQueue[_Outcome]) -> list[_Outcome]:
     """The next outcome and all that are there already; none if there is none for a moment."""
+    done: list[_Outcome] = []
     try:
-        yield outcomes.get(timeout=POLL_SECONDS)
+        done.append(outcomes.get(timeout=POLL_SECONDS))
         while True:
-            yield outcomes.get_nowait()
+            done.append(outcomes.get_nowait())
     except queue.Empty:
-        return
+        return done
 
 
 def _key(options: Options) -> str | None:

@@ -128,12 +128,12 @@ class Outbox:
         self.send(wire.Answer(response, time.monotonic(), self._untold()))
 
     def report(self, tokens: int) -> None:
-        """The engine decoded `tokens`: told at once if the last word is some time ago, else with the next."""
+        """Decoded tokens (0: a sign of life): told at once if the last word is some time ago, else with the next."""
         with self._lock:
             self._tokens += tokens
             due = time.monotonic() - self._told_at >= PROGRESS_SECONDS
-        if due and (told := self._untold()):
-            self.send(wire.Progress(told))
+        if due:
+            self.send(wire.Progress(self._untold()))
 
     def _untold(self) -> int:
         with self._lock:
