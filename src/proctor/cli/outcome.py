@@ -15,6 +15,7 @@ _VERDICTS = {
     ExitCode.INTERRUPTED: "[bold yellow]interrupted[/]",
 }
 _SIDE_BY_SIDE = 4
+_BAR = 40
 _CELL = "value (95 % interval) rows covered"
 
 
@@ -26,6 +27,7 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
     stdout.print(table(_LEDGER_COLUMNS, [_ledger_row(ledger) for ledger in outcome.reconciliation.ledgers]))
     _show_errors(outcome)
     _show_metrics(outcome)
+    _show_curve(outcome)
     stdout.print(_VERDICTS[outcome.exit_code])
     for name, reason in outcome.reasons.items():
         stdout.print(f"[red]{name}: the engine was given up:[/] ", end="")
@@ -85,11 +87,14 @@ def _show_metrics(outcome: RunOutcome) -> None:
         rows = [(name, s.headline, _cell(s, s.headline)) for name, s in summaries.items()]
         stdout.print(table(["checkpoint", "metric", _CELL], rows))
         return
-    names = dict.fromkeys(metric.name for summary in summaries.values() for metric in summary.metrics)
+    names = {metric.name: metric.unit for summary in summaries.values() for metric in summary.metrics}
     stdout.print(
         table(
             ["metric", *(f"{checkpoint}: {_CELL}" if len(summaries) == 1 else checkpoint for checkpoint in summaries)],
-            [(name, *(_cell(summary, name) for summary in summaries.values())) for name in names],
+            [
+                (f"{name}, {unit}" if unit else name, *(_cell(summary, name) for summary in summaries.values()))
+                for name, unit in names.items()
+            ],
             title=None if len(summaries) == 1 else _CELL,
         )
     )
@@ -99,6 +104,23 @@ def _cell(summary: Summary, name: str) -> str:
     metric = next((m for m in summary.metrics if m.name == name), None)
     if metric is None or metric.value is None:
         return "-" if metric is None else f"- (0 of {metric.of:,} rows)"
-    unit = f" {metric.unit}" if metric.unit else ""
-    interval = "" if metric.low is None or metric.high is None else f" ({metric.low:.4f} to {metric.high:.4f})"
-    return f"{metric.value:.4f}{unit}{interval} {metric.n:,}"
+    interval = "" if metric.low is None or metric.high is None else f" ({metric.low:.3f}, {metric.high:.3f})"
+    return f"{metric.value:.3f}{interval} {metric.n:,}"
+
+
+def _show_curve(outcome: RunOutcome) -> None:
+    """The headline of each checkpoint as a bar, in their order."""
+    headlines = {name: s.headline for name, s in outcome.summaries.items() if s.headline}
+    values = {
+        name: metric.value
+        for name, headline in headlines.items()
+        for metric in outcome.summaries[name].metrics
+        if metric.name == headline and metric.value is not None and not metric.unit
+    }
+    if len(values) < 2:
+        return
+    stdout.print(f"[bold]{next(iter(headlines.values()))}[/]")
+    width = max(map(len, values))
+    for name, value in values.items():
+        stdout.print(f"  {name:<{width}}  {'█' * round(_BAR * value):<{_BAR}} {value:6.1%}", markup=False)
+    stdout.print()
