@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
 BIN := $(VENV)/bin
-UV := $(shell command -v uv 2>/dev/null)
+
 export OMP_NUM_THREADS ?= 1
 export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
