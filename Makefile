@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
 BIN := $(VENV)/bin
-
 export OMP_NUM_THREADS ?= 1
 export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
+export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: setup setup-vllm demo test bench lint docs clean help
 
