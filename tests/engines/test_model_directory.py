@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from proctor.engines.base import EngineConfig
 from proctor.engines.model_directory import check_model_directory
+from proctor.engines.vllm import VllmEngine
 from proctor.rows import UserError
 
 
@@ -51,3 +54,9 @@ def test_a_broken_configuration_is_named(directory: Path):
     (directory / "tokenizer_config.json").write_text("{")
     with pytest.raises(UserError, match=r"tokenizer_config.json is not JSON"):
         check_model_directory(str(directory))
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")
+def test_an_environment_without_vllm_is_told_so(directory: Path):
+    with pytest.raises(UserError, match=r"engine.python: vllm cannot be imported"):
+        VllmEngine(EngineConfig("vllm", str(directory))).check()

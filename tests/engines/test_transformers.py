@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -249,9 +250,21 @@ def test_an_option_with_a_typo_is_refused(random_model: Path):
         engine.check()
 
 
+def test_a_missing_library_is_named(random_model: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UserError, match=r"engine.python: transformers cannot be imported in .*proctor\[transformers\]"):
+        TransformersEngine(config(random_model)).check()
+
+
 def test_a_missing_model_is_refused():
     with pytest.raises(UserError, match="is not a directory"):
         TransformersEngine(EngineConfig("transformers", "/nowhere")).check()
+
+
+def test_a_gpu_that_is_not_there_is_named(random_model: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match=r"engine.device: this torch sees no GPU"):
+        TransformersEngine(config(random_model, device="cuda")).load()
 
 
 def test_streaming_needs_a_loaded_model(random_model: Path):

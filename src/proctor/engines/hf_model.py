@@ -17,7 +17,7 @@ from proctor.engines.prepare import Prepared
 from proctor.engines.refusal import Refused, check_length, rejected
 from proctor.engines.row_decoding import Choose, Finish, Row, decoded, new_row
 from proctor.engines.sampling import cut_at_stop
-from proctor.rows import Response
+from proctor.rows import Response, UserError
 
 PROCESSOR_OPTION = "mm_processor_kwargs"
 """Arguments for the processor's call (e.g. `max_pixels`), under the name that vLLM uses for the same thing."""
@@ -122,8 +122,11 @@ def _load(directory: Path, config: EngineConfig, options: dict[str, Any], *, ima
 
 
 def _device(wanted: str) -> str:
+    there = torch.cuda.is_available()
+    if wanted == "cuda" and not there:
+        raise UserError("this torch sees no GPU", where="engine.device", fix="set it to auto")
     if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return "cuda" if there else "cpu"
     return wanted
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from proctor.engines.base import EngineConfig, Feed, Reporter
 from proctor.engines.fallback import Batches
+from proctor.engines.installed import check_installed
 from proctor.engines.model_directory import check_model_directory
 from proctor.engines.options import check_options
 from proctor.engines.prepare import Prepared, prepare
@@ -57,6 +58,7 @@ class TransformersEngine:
             UserError: what is wrong.
         """
         check_model_directory(self._config.model)
+        check_installed("torch", "transformers", extra="transformers")
         check_options(self._config.options, OPTIONS, engine="the transformers engine", reserved=RESERVED)
 
     def load(self) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 from proctor.engines.base import EngineConfig, Feed, Reporter
 from proctor.engines.chat import Chat
+from proctor.engines.installed import check_installed
 from proctor.engines.model_directory import check_model_directory
 from proctor.engines.refusal import Refused
 from proctor.engines.torchvision_shim import declare_missing_operators
-from proctor.engines.vllm_arguments import check_arguments, engine_arguments, set_environment
+from proctor.engines.vllm_arguments import check_arguments, check_version, engine_arguments, set_environment
 from proctor.engines.vllm_cpu import quiet_and_eager
 from proctor.engines.vllm_rows import add_row, response_of
 from proctor.rows import Request, Response, UserError
@@ -32,13 +33,15 @@ class VllmEngine:
         self._chat: Chat | None = None
 
     def check(self) -> None:
-        """Looks at the model directory, and at the options by the installed vLLM's own argument list.
+        """Looks at the model directory, the installed vLLM, and the options by that vLLM's own argument list.
 
         Raises:
             UserError: what is wrong.
         """
         check_model_directory(self._config.model)
+        check_installed("vllm", extra="vllm")
         _prepare_import()
+        check_version()
         check_arguments(self._config)
         _check_device(self._config.device)
 

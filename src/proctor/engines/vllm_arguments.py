@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 from proctor.engines.base import EngineConfig
 from proctor.engines.options import check_options
+from proctor.rows import UserError
 
 RESERVED = {
     "model": "engine.checkpoints",
@@ -19,6 +21,13 @@ IMAGES_PER_PROMPT = 64
 """Most images a row may have unless ``limit_mm_per_prompt`` says otherwise: the rows are not known in advance."""
 CPU_KV_CACHE_BYTES = 2**30
 """Key-value cache on a CPU; vLLM's own default there is nearly all of the machine's memory."""
+
+TESTED_VERSION = "0.32"
+_USED = (
+    ("vllm.exceptions", "VLLMClientError"),
+    ("vllm.renderers.inputs.preprocess", "parse_model_prompt"),
+    ("vllm.v1.engine.llm_engine", "LLMEngine"),
+)
 
 _ENVIRONMENT = {
     # No process beside this one: the supervisor's kill then ends everything, and start-up takes 2 s instead of 14 s.
@@ -34,6 +43,25 @@ def set_environment() -> None:
     """Sets vLLM's environment variables where the user has not; must happen before vLLM is imported."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+
+
+def check_version() -> None:
+    """Checks that the installed vLLM has the interfaces that this engine uses.
+
+    Raises:
+        UserError: it has not.
+    """
+    import vllm
+
+    try:
+        for module, name in _USED:
+            getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"vLLM {vllm.__version__} is not one that this engine knows ({error})",
+            where="engine.python",
+            fix=f"install vLLM {TESTED_VERSION}",
+        ) from error
 
 
 def check_arguments(config: EngineConfig) -> None:
