@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -99,7 +99,8 @@ def test_a_broken_part_is_set_aside_and_its_rows_are_open_again(tmp_path: Path) 
     assert (tmp_path / "aside" / broken.name).is_file()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
+@example(groups=[{0}, {0, 15}, {15}])
 @given(st.lists(st.sets(st.integers(0, 30), min_size=1), max_size=6))
 def test_settling_any_overlap_keeps_every_key_exactly_once(groups: list[set[int]]) -> None:
     import tempfile

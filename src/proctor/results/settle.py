@@ -38,8 +38,10 @@ def settle(results: Path, checkpoint: str) -> Settled:
 
     A record that comes later in name order gives way; unreadable parts move to ``aside/`` beside the results.
     """
-    settled = Settled()
+    settled, rewritten = Settled(), set[Path]()
     for part in parts_of(results, checkpoint, tombstones=False):
+        if part in rewritten:
+            continue  # what is left of an earlier part has just taken this name: its rows are counted
         try:
             ids = ids_of(part)
             rows = pq.read_metadata(part).num_rows
@@ -50,7 +52,7 @@ def settle(results: Path, checkpoint: str) -> Settled:
         seen = ids & settled.done
         if seen or rows != len(ids):
             settled.duplicates += rows - len(ids - seen)
-            _without(part, seen)
+            rewritten.update(_without(part, seen))
         settled.done |= ids
     return settled
 
@@ -80,8 +82,8 @@ def _set_aside(part: Path) -> None:
     part.replace(aside / part.name)
 
 
-def _without(part: Path, seen: BitMap64) -> None:
-    """Rewrites `part` without the rows in `seen` and with each remaining key once.
+def _without(part: Path, seen: BitMap64) -> list[Path]:
+    """Rewrites `part` without the rows in `seen` and with each remaining key once; gives the part that holds the rest.
 
     The smaller part is written before the old one goes: a crash in between leaves duplicates, which the next call
     takes out, and never a gap.
@@ -95,3 +97,4 @@ def _without(part: Path, seen: BitMap64) -> None:
     written = write_records(part.parent, rest) if rest.num_rows else []
     if part not in written:
         part.unlink()
+    return written

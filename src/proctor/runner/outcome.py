@@ -54,8 +54,15 @@ def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
     code = exit_code(account, exam.spec.limits.max_error_rate, interrupted=interrupted)
     run.write("reconciliation", {**account.to_json(), "exit_code": int(code)})
     run.write("metrics", {name: asdict(summary) for name, summary in summaries.items()})
+    run.write("versions", {**(run.read("versions") or {}), **engine_versions(run)})
     run.write("status", status_json(tracker.snapshot, code.name.lower()))
     return RunOutcome(run, code, account, summaries, tracker.snapshot, dict(tracker.broken_reasons))
+
+
+def engine_versions(run: RunDir) -> dict[str, str]:
+    """Versions inside the engines' own processes, as they told them when they had loaded (``engine: torch`` ...)."""
+    loaded = [event.data for event in run.events() if event.kind == "engine.loaded"]
+    return {f"engine: {name}": v for data in loaded for name, v in data.items() if isinstance(v, str)}
 
 
 def summarise(exam: Exam, checkpoint: str) -> Summary:

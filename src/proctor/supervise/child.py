@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import os
+import platform
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -56,9 +58,19 @@ def _serve(messages: Iterator[wire.ToChild], outbox: Outbox) -> None:
         return
     began = time.monotonic()
     engine.load()
-    outbox.send(wire.Loaded(time.monotonic() - began))
+    outbox.send(wire.Loaded(time.monotonic() - began, _versions()))
     _answer_all(engine, messages, outbox)
     engine.close()
+
+
+def _versions() -> dict[str, str]:
+    """Versions of what computes the answers, as far as this engine has loaded it."""
+    found = {"python": platform.python_version()}
+    for package in ("torch", "transformers", "vllm"):
+        version = getattr(sys.modules.get(package), "__version__", None)
+        if version is not None:
+            found[package] = str(version)
+    return found
 
 
 def _answer_all(engine: Engine, messages: Iterator[wire.ToChild], outbox: Outbox) -> None:

@@ -111,13 +111,13 @@ class Loop:
                 self.counters.tokens += message.tokens
                 self._deadline.touch(now)
             elif isinstance(message, wire.Loaded):
-                self._loaded(message.seconds)
+                self._loaded(message)
 
-    def _loaded(self, seconds: float) -> None:
+    def _loaded(self, message: wire.Loaded) -> None:
         self.ready = True
         self._deadline.stop()
         duration = time.monotonic() - self._started_at
-        self._announce("engine.loaded", duration=duration, data={"load_seconds": seconds})
+        self._announce("engine.loaded", duration=duration, data={"load_seconds": message.seconds, **message.versions})
         if self.breaker.open:
             self.breaker.close()
             self._announce("breaker.closed", "the engine has loaded after all")

@@ -35,9 +35,10 @@ class Checked(msgspec.Struct, frozen=True, tag="checked"):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
-    """From the child: the engine is ready."""
+    """From the child: the engine is ready. `versions` are those of its interpreter and of its own libraries."""
 
     seconds: float
+    versions: dict[str, str] = {}
 
 
 class Taken(msgspec.Struct, frozen=True, tag="taken"):
