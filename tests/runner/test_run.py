@@ -118,6 +118,19 @@ def test_an_engine_that_cannot_load_ends_the_run_with_the_reason_and_it_can_be_r
     assert run(mended, fresh=True).exit_code == 0
 
 
+def test_relative_paths_in_python_start_at_the_working_directory(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_spec(20)
+    monkeypatch.chdir(tmp_path)
+    relative = spec.model_copy(
+        update={"run_dir": "here", "source": spec.source.model_copy(update={"path": "rows.jsonl"})}
+    )
+    outcome = run(relative)
+    assert outcome.exit_code == 0
+    assert outcome.run.root == tmp_path / "here"
+
+
 def test_two_drivers_cannot_share_a_run_directory(make_spec: MakeSpec) -> None:
     spec = make_spec()
     with RunDir(Path(spec.run_dir)).locked(), pytest.raises(UserError, match="another driver is running here"):

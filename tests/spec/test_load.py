@@ -143,6 +143,8 @@ def test_relative_paths_start_at_the_file_and_names_on_servers_are_left_alone(
     assert spec.run_dir == str(tmp_path / "out")
     assert spec.source.path == str(tmp_path / "data")
     assert spec.engine.checkpoints[0].path == str(tmp_path / "weights/a")
+    for python, anchored in (("env/bin/python", str(tmp_path / "env/bin/python")), ("python3.12", "python3.12")):
+        assert load_spec(file, [f"engine.python={python}"]).engine.model_dump()["python"] == anchored
     plain["source"]["path"] = "s3://bucket/data"
     plain["engine"] = {"kind": "openai", "checkpoints": ["org/model"], "base_url": "http://127.0.0.1:1/v1"}
     file.write_text(yaml.safe_dump(plain))

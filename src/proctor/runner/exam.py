@@ -17,7 +17,7 @@ from proctor.runner.infer import EngineSetup
 from proctor.sources.base import Source
 from proctor.sources.registry import make_source
 from proctor.sources.samples import check_columns
-from proctor.spec import Checkpoint, PythonTaskSpec, RunSpec
+from proctor.spec import Checkpoint, PythonTaskSpec, RunSpec, anchored
 from proctor.spec.engine import LocalEngineBase
 from proctor.supervise import Settings, preflight
 from proctor.tasks import Task
@@ -42,6 +42,7 @@ class Exam:
         Raises:
             UserError: the source, its columns or the task do not fit together.
         """
+        spec = anchored(spec, Path.cwd())  # workers have working directories of their own
         source = make_source(spec.source)
         check_columns(source.columns(), spec.source.columns)
         _check_template(spec, source)

@@ -17,6 +17,8 @@ from proctor.runner.hub import HubClient
 
 _TICK = 0.5
 """Seconds between two looks."""
+_STATUS_SECONDS = 2.0
+"""Seconds between two writings of ``status.json``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Tracker:
         self._now = Progress({name: CheckpointProgress(total) for name in names})
         self._broken: dict[str, str] = {}
         self._opened: set[str] = set()
+        self._next_status = 0.0
         self.repaired: Counter[str] = Counter()
         self.broken_reasons: dict[str, str] = {}
 
@@ -175,7 +178,9 @@ class Tracker:
                 events=events or self._now.events,
             )
             self._broken = broken if self._now.active else {}
-        self._exam.run.write("status", status_json(self._now, "running"))
+        if time.monotonic() >= self._next_status:
+            self._next_status = time.monotonic() + _STATUS_SECONDS
+            self._exam.run.write("status", status_json(self._now, "running"))
         self._observer(self._now)
 
     def _active(self, active: tuple[str, int] | None) -> None:

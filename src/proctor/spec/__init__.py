@@ -13,7 +13,7 @@ from proctor.spec.engine import (
     TransformersEngineSpec,
     VllmEngineSpec,
 )
-from proctor.spec.load import build_spec, load_spec
+from proctor.spec.load import anchored, build_spec, load_spec
 from proctor.spec.run import LimitsSpec, RaySpec, RunSpec, SamplingSpec, StreamSpec
 from proctor.spec.source import ColumnsSpec, JsonlSourceSpec, MdsSourceSpec, ParquetSourceSpec, SourceSpec
 from proctor.spec.store import dump_spec, masked
@@ -51,6 +51,7 @@ __all__ = [
     "TaskSpec",
     "TransformersEngineSpec",
     "VllmEngineSpec",
+    "anchored",
     "build_spec",
     "differences",
     "dump_spec",

@@ -97,8 +97,8 @@ class LocalEngineBase(EngineBase):
     max_model_len: int | None = Field(default=None, ge=1)
     """Most tokens of prompt and answer together. Default: the model's own limit."""
     python: str | None = None
-    """Python interpreter that runs the engine's process, for an engine installed in an environment of its own.
-    Default: the one that runs Proctor."""
+    """Python interpreter that runs the engine's process, for an engine installed in an environment of its own, e.g.
+    ``.venv-vllm/bin/python`` (relative to the spec file). Default: the one that runs Proctor."""
     env: dict[str, str] = {}
     """Environment variables for the engine's process."""
     options: dict[str, Any] = {}

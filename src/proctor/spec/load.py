@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from proctor.rows import UserError
+from proctor.spec.engine import LocalEngineBase
 from proctor.spec.explain import explain
 from proctor.spec.run import RunSpec
 from proctor.spec.yamltext import Lines, parse_yaml
@@ -45,7 +46,7 @@ def build_spec(data: dict[str, Any], *, base: Path | None = None, lines: Lines |
         spec = RunSpec.model_validate(data)
     except ValidationError as error:
         raise explain(error, RunSpec, data, lines) from error
-    return spec if base is None else _anchored(spec, base.resolve())
+    return spec if base is None else anchored(spec, base.resolve())
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:
@@ -88,13 +89,17 @@ def _index(holder: list[Any], name: str, where: str) -> int:
     raise UserError(f"{name!r} is not a position in a list of {len(holder)}", where=where)
 
 
-def _anchored(spec: RunSpec, base: Path) -> RunSpec:
+def anchored(spec: RunSpec, base: Path) -> RunSpec:
+    """`spec` with absolute paths: relative ones start at `base`, URLs and names on servers stay as they are."""
+
     def anchor(path: str) -> str:
         return path if "://" in path else str((base / Path(path).expanduser()).absolute())
 
     engine = spec.engine
-    if engine.kind in ("transformers", "vllm"):
+    if isinstance(engine, LocalEngineBase):
         checkpoints = [c.model_copy(update={"path": anchor(c.path)}) for c in engine.checkpoints]
-        engine = engine.model_copy(update={"checkpoints": checkpoints})
+        # A bare name is looked up on PATH, as a shell would.
+        python = anchor(engine.python) if engine.python and "/" in engine.python else engine.python
+        engine = engine.model_copy(update={"checkpoints": checkpoints, "python": python})
     source = spec.source.model_copy(update={"path": anchor(spec.source.path)})
     return spec.model_copy(update={"run_dir": anchor(spec.run_dir), "source": source, "engine": engine})
