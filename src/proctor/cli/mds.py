@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from proctor.cli.output import json_line, stdout, table
+from proctor.cli.output import counted, json_line, stdout, table
 from proctor.cli.run import Json
 
 app = typer.Typer(help="Look into MDS data sets.", no_args_is_help=True)
@@ -24,7 +24,7 @@ def inspect(path: DataSet, json: Json = False) -> None:
     if json:
         json_line("mds", **asdict(found))
         return
-    stdout.print(f"[bold]{found.rows:,} rows[/] in {found.shards:,} shards", highlight=False)
+    stdout.print(f"[bold]{counted(found.rows, 'row')}[/] in {counted(found.shards, 'shard')}", highlight=False)
     stdout.print(
         f"{found.raw_bytes / 1e6:,.1f} MB, {found.stored_bytes / 1e6:,.1f} MB as stored; "
         f"{found.mean_row_bytes:,.0f} bytes a row; largest shard {found.largest_shard_bytes / 1e6:,.1f} MB"
@@ -49,5 +49,5 @@ def verify(path: DataSet, json: Json = False) -> None:
     if json:
         json_line("done", findings=count)
     else:
-        stdout.print(f"{count:,} findings" if count else "every shard is sound")
+        stdout.print(counted(count, "finding") if count else "every shard is sound")
     raise typer.Exit(2 if count else 0)

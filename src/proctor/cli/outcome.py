@@ -29,6 +29,8 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
     _show_metrics(outcome)
     _show_curve(outcome)
     stdout.print(_VERDICTS[outcome.exit_code])
+    if outcome.exit_code is ExitCode.TOO_MANY_ERRORS:
+        stdout.print(_over_the_limit(outcome), markup=False, soft_wrap=True)
     for name, reason in outcome.reasons.items():
         stdout.print(f"[red]{name}: the engine was given up:[/] ", end="")
         stdout.print(reason, markup=False, soft_wrap=True)
@@ -78,6 +80,14 @@ def _show_errors(outcome: RunOutcome) -> None:
     ]
     if rows:
         stdout.print(table(["checkpoint", "error", "rows"], rows))
+
+
+def _over_the_limit(outcome: RunOutcome) -> str:
+    spec = outcome.run.spec()
+    limit = spec.limits.max_error_rate if spec else 0.0
+    over = [x for x in outcome.reconciliation.ledgers if x.error_rate > limit]
+    rates = ", ".join(f"{x.error_rate:.3g} of {x.checkpoint}" for x in over)
+    return f"share of rows with an error: {rates}; limits.max_error_rate is {limit:g}"
 
 
 def _show_metrics(outcome: RunOutcome) -> None:

@@ -35,6 +35,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str |
     return made
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 row``, ``2,000 rows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float | None) -> str:
     """``1:02:03`` or ``2:03``."""
     if seconds is None:

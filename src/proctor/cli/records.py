@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from proctor.cli.output import json_line, stdout, table
+from proctor.cli.output import counted, json_line, stdout, table
 from proctor.cli.run import Json, RunPath
 from proctor.results import RunDir
 from proctor.results.export import errors_of, export_records
@@ -38,7 +38,7 @@ def errors(
             json_line("error", **row)
         return
     stdout.print(table(["row", "sample", "checkpoint", "kind", "message"], [list(row.values()) for row in found]))
-    stdout.print(f"{len(found):,} of {total:,} rows shown" if total > len(found) else f"{total:,} rows")
+    stdout.print(f"{len(found):,} of {total:,} rows shown" if total > len(found) else counted(total, "row"))
 
 
 def export(
@@ -51,4 +51,4 @@ def export(
     run = RunDir.existing(run_dir)
     target = out or run.root / f"records.{format_}"
     rows = export_records(run, target, format_.value, checkpoint=checkpoint)
-    stdout.print(f"{rows:,} records in {target}", markup=False, soft_wrap=True)
+    stdout.print(f"{counted(rows, 'record')} in {target}", markup=False, soft_wrap=True)

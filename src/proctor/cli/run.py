@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from proctor.cli.output import json_line, stderr, stdout, table
+from proctor.cli.output import counted, json_line, stderr, stdout, table
 from proctor.spec import load_spec, warnings_of
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file that describes the run.")]
@@ -39,8 +40,13 @@ def run(
 
     with display(json=json) as observer:
         outcome = run_spec(loaded, fresh=fresh, observer=observer)
-    show_outcome(outcome, resume=f"proctor run {spec}", json=json)
+    show_outcome(outcome, resume=_same_command(spec, set_ or []), json=json)
     raise typer.Exit(int(outcome.exit_code))
+
+
+def _same_command(spec: Path, overrides: list[str]) -> str:
+    """What resumes a run; without the overrides it would be another run."""
+    return shlex.join(["proctor", "run", str(spec), *(part for text in overrides for part in ("--set", text))])
 
 
 def plan(spec: SpecFile, set_: Set = None, json: Json = False) -> None:
@@ -54,8 +60,8 @@ def plan(spec: SpecFile, set_: Set = None, json: Json = False) -> None:
         return
     for warning in made.warnings:
         stderr.print(f"[yellow]warning:[/] {warning}")
-    stdout.print(f"[bold]{made.rows:,} rows[/] from {loaded.source.path} ({loaded.source.kind})")
-    stdout.print(f"{made.blocks:,} blocks, {made.data_bytes / 1e6:,.1f} MB of data")
+    stdout.print(f"[bold]{counted(made.rows, 'row')}[/] from {loaded.source.path} ({loaded.source.kind})")
+    stdout.print(f"{counted(made.blocks, 'block')}, {made.data_bytes / 1e6:,.1f} MB of data")
     stdout.print(
         f"{loaded.engine.replicas} x {loaded.engine.kind}, {loaded.engine.batch_size} rows at once each; "
         f"{made.cpus:g} CPUs and {made.gpus:g} GPUs of Ray"
