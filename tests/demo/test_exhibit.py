@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from proctor.demo.dataset import CORRUPT_ROWS
+from proctor.demo.exhibit import planted, prepare_demo
+from proctor.results import RunDir
+
+
+def test_preparing_again_keeps_what_is_there_and_other_sizes_are_drawn_anew(tmp_path: Path) -> None:
+    spec, file = prepare_demo(tmp_path, 20)
+    stamp = (tmp_path / "scenes" / "index.json").stat().st_mtime_ns
+    assert prepare_demo(tmp_path, 20)[0] == spec
+    assert (tmp_path / "scenes" / "index.json").stat().st_mtime_ns == stamp
+    prepare_demo(tmp_path, 21)
+    assert (tmp_path / "scenes" / "index.json").stat().st_mtime_ns != stamp
+    assert file == tmp_path / "demo.yaml"
+    assert [Path(c.path).name for c in spec.engine.checkpoints] == [c.name for c in spec.engine.checkpoints]
+
+
+def test_what_is_planted_is_said(tmp_path: Path) -> None:
+    spec, _ = prepare_demo(tmp_path, 20)
+    lines = planted(spec, 20)
+    assert lines[0] == "1 images that cannot be decoded (rows 13)"
+    assert [line.split()[0] for line in lines[1:]] == ["crash", "stall", "crash"]
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.model
+@pytest.mark.timeout(400)
+def test_the_demo_accounts_for_every_row_and_shows_a_learning_curve(tmp_path: Path) -> None:
+    rows = 150
+    command = [sys.executable, "-m", "proctor", "demo", "--rows", str(rows), "--out", str(tmp_path / "d"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=380)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    ledgers = outcome["reconciliation"]["checkpoints"]
+    corrupt = [row for row in CORRUPT_ROWS if row < rows]
+    assert [ledger["errors"].get("prepare.decode") for ledger in ledgers] == [len(corrupt)] * 4
+    assert ledgers[-1]["errors"] == {"prepare.decode": len(corrupt), "infer.crashed": 1}
+    assert all(ledger["answered"] + sum(ledger["errors"].values()) == rows for ledger in ledgers)
+    exact = [next(m for m in s["metrics"] if m["name"] == "exact")["value"] for s in outcome["metrics"].values()]
+    assert exact == sorted(exact)
+    assert exact[0] < 0.2 < 0.5 < exact[-1]
+    run = RunDir(Path(outcome["run_dir"]))
+    kinds = {event.kind for event in run.events()}
+    assert {"engine.crashed", "engine.stalled", "quarantine.verdict"} <= kinds
+    with duckdb.connect() as connection:
+        bad = run.records(connection).filter("(answer IS NULL) = (error_kind IS NULL)").fetchall()
+    assert bad == []
+    assert "<html" in Path(outcome["report"]).read_text()
