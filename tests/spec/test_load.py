@@ -11,6 +11,11 @@ from proctor.rows import UserError
 from proctor.spec import build_spec, load_spec
 from proctor.spec.load import apply_override
 
+BILLIONS = "a: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
+)
+"""A few lines of YAML whose aliases spell out 9^12 values."""
+
 
 def mistake(plain: dict[str, Any], *overrides: str) -> str:
     data = copy.deepcopy(plain)
@@ -45,6 +50,18 @@ def mistake(plain: dict[str, Any], *overrides: str) -> str:
         ("engine.faults=[{kind: crash, rows: [1], checkpoint: c}]", "engine: a fault names the checkpoint 'c'"),
         ("engine.max_model_len=64", "spec: sampling.max_tokens (64) leaves no room for a prompt"),
         ("task={kind: regex, pattern: '('}", "task.pattern: not a regular expression"),
+        ("task={kind: python, python: json}", "task.python: string should match pattern"),
+        ("limits.stall_seconds=.inf", "limits.stall_seconds: input should be a finite number"),
+        ("limits.stall_seconds=1.0e+300", "limits.stall_seconds: input should be less than or equal to"),
+        ("sampling.temperature=.nan", "sampling.temperature: input should be a finite number"),
+        ("stream.block_mb=.inf", "stream.block_mb: input should be a finite number"),
+        ("engine.batch_size=99999999999999999999", "engine.batch_size: input should be less than or equal to"),
+        ("source.limit=99999999999999999999", "source.limit: input should be less than or equal to"),
+        ("engine.faults=[{kind: crash, rows: [-1]}]", "engine.faults.0.rows.0: input should be greater than or equal"),
+        ("engine.options={day: 2024-01-01}", "engine.options.day: input was not a valid JSON value"),
+        ('engine.env={A: "b\\0"}', "engine.env.A: string should match pattern"),
+        ('run_dir="a\\0b"', "run_dir: string should match pattern"),
+        ("run_dir=s3://bucket/run", "run_dir: a run directory is a local (or mounted) directory"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key_and_the_cure(plain: dict[str, Any], override: str, said: str) -> None:
@@ -80,6 +97,12 @@ def test_the_file_and_line_of_a_mistake_are_named(tmp_path: Path, plain: dict[st
         ("", "a spec is a mapping of keys"),
         ("run_dir: a\nrun_dir: b\n", ":2: the key 'run_dir' stands twice"),
         ("engine: {kind: vllm,\n kind: scripted}\n", ":2: the key 'kind' stands twice"),
+        ("run_dir: &a [*a]\n", ": nested too deeply, or an alias that holds itself"),
+        ("source: &a {path: *a}\n", ": nested too deeply, or an alias that holds itself"),
+        ("run_dir: " + 5000 * "[" + 5000 * "]", ": nested too deeply, or an alias that holds itself"),
+        (BILLIONS, ": more than 1,000,000 values"),
+        ('a: 1\nrun_dir: "\\ud800"\n', ":2: holds half of a character"),
+        ("run_dir: 2024-99-99\n", ": not YAML: month must be in 1..12"),
     ],
 )
 def test_yaml_traps_are_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -94,6 +117,13 @@ def test_yaml_traps_are_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nowhere\.yaml: cannot read the spec: No such file"):
         load_spec(tmp_path / "nowhere.yaml")
+
+
+def test_a_home_that_nobody_has(tmp_path: Path, plain: dict[str, Any]) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({**plain, "run_dir": "~nobody-of-that-name/run"}))
+    with pytest.raises(UserError, match="~nobody-of-that-name/run: no such user"):
+        load_spec(file)
 
 
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
@@ -124,7 +154,9 @@ def test_overrides_are_yaml_by_dotted_path_with_the_same_checks(tmp_path: Path, 
         ("run_dir.x.y=3", "there are no keys below"),
         ("run_dir.x=3", "holds a single value"),
         ("engine.checkpoints.7=x", "not a position in a list of 2"),
-        ("engine.options={a: [}", "the value is not YAML"),
+        ("engine.options={a: [}", "not YAML"),
+        ("engine.options={a: 1, a: 2}", "the key 'a' stands twice"),
+        ("engine.options=&a [*a]", "an alias that holds itself"),
     ],
 )
 def test_a_wrong_override_is_told(plain: dict[str, Any], override: str, said: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
-from proctor.spec.model import SpecModel
+from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel
 
 
 class Checkpoint(SpecModel):
@@ -15,7 +15,7 @@ class Checkpoint(SpecModel):
 
     name: str = Field(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9][A-Za-z0-9._=+@-]*$")
     """Name in records, metrics and charts: letters, digits and ``. _ = + @ -``."""
-    path: str = Field(min_length=1)
+    path: PathText
     """Model directory; for ``openai`` the model's name on the server."""
 
 
@@ -26,15 +26,15 @@ class FaultSpec(SpecModel):
     """What happens when a chosen row reaches the engine: ``raise`` an exception out of the engine, ``crash`` by
     SIGSEGV, ``exit`` the process, ``stall`` for ever, ``hold_gil`` for ever, answer ``blank``, run out of memory
     (``oom``), answer late (``delay``), or ``reject`` the row."""
-    rows: list[int] = []
+    rows: list[Annotated[int, Field(ge=0, le=MOST_ID)]] = []
     """Ids of the chosen rows."""
-    every: int | None = Field(default=None, ge=1)
+    every: int | None = Field(default=None, ge=1, le=MOST)
     """Choose rows by ``row_id % every < below`` instead."""
-    below: int = Field(default=1, ge=1)
+    below: int = Field(default=1, ge=1, le=MOST)
     """See `every`."""
-    times: int | None = Field(default=None, ge=1)
+    times: int | None = Field(default=None, ge=1, le=MOST)
     """Happen so many times in the whole run, then never again. Default: always."""
-    seconds: float = Field(default=1.0, gt=0)
+    seconds: float = Field(default=1.0, gt=0, le=LONGEST)
     """How late a ``delay`` answers."""
     checkpoint: str | None = None
     """Only for the checkpoint of this name. Default: all."""
@@ -51,9 +51,9 @@ class EngineBase(SpecModel):
 
     checkpoints: list[Checkpoint] = Field(min_length=1)
     """The checkpoints to evaluate, in this order. A plain path is enough: its last part becomes the name."""
-    batch_size: int = Field(default=16, ge=1)
+    batch_size: int = Field(default=16, ge=1, le=MOST)
     """Rows the engine works on at once: micro-batch (transformers), ``max_num_seqs`` (vllm), open requests (openai)."""
-    replicas: int = Field(default=1, ge=1)
+    replicas: int = Field(default=1, ge=1, le=MOST)
     """Engines that work side by side, each in a process of its own."""
     cpus_per_replica: float = Field(default=1.0, gt=0)
     """CPUs that Ray reserves for one engine."""
@@ -94,14 +94,14 @@ class LocalEngineBase(EngineBase):
     """Type of the weights in memory; ``auto`` is what the model directory says."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the model runs; ``auto`` is a GPU when the replica has one."""
-    max_model_len: int | None = Field(default=None, ge=1)
+    max_model_len: int | None = Field(default=None, ge=1, le=MOST)
     """Most tokens of prompt and answer together. Default: the model's own limit."""
-    python: str | None = None
+    python: PathText | None = None
     """Python interpreter that runs the engine's process, for an engine installed in an environment of its own, e.g.
     ``.venv-vllm/bin/python`` (relative to the spec file). Default: the one that runs Proctor."""
-    env: dict[str, str] = {}
+    env: dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], Annotated[str, Field(pattern=r"^[^\x00]*$")]] = {}
     """Environment variables for the engine's process."""
-    options: dict[str, Any] = {}
+    options: dict[str, JsonValue] = {}
     """Further arguments for the engine's own constructor, checked against the installed version."""
 
 
@@ -128,9 +128,9 @@ class OpenAIEngineSpec(EngineBase):
     """Address of the server, e.g. ``http://127.0.0.1:8000/v1``."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the key. The key itself never stands in a spec."""
-    timeout_seconds: float = Field(default=120.0, gt=0)
+    timeout_seconds: float = Field(default=120.0, gt=0, le=LONGEST)
     """Longest wait for one answer."""
-    max_retries: int = Field(default=5, ge=0)
+    max_retries: int = Field(default=5, ge=0, le=MOST)
     """Tries after a rate limit or a server error, before the row is left to the next sweep."""
 
 
@@ -143,11 +143,11 @@ class ScriptedEngineSpec(EngineBase):
     """The answer to every row. ``{row_id}``, ``{n_images}`` and ``{prompt}`` (its text) are filled in."""
     answers: dict[str, str] = {}
     """Answers of single rows, by row id."""
-    row_ms: float = Field(default=0.0, ge=0)
+    row_ms: float = Field(default=0.0, ge=0, le=1000 * LONGEST)
     """Milliseconds of work that one row takes."""
-    load_seconds: float = Field(default=0.0, ge=0)
+    load_seconds: float = Field(default=0.0, ge=0, le=LONGEST)
     """Seconds that loading takes."""
-    load_failures: int = Field(default=0, ge=0)
+    load_failures: int = Field(default=0, ge=0, le=MOST)
     """How many of the first loads fail."""
 
 

@@ -59,8 +59,10 @@ def _nearest_word(value: Any, expected: str) -> str | None:
 def _data_key(loc: tuple[int | str, ...], data: Any) -> Key:
     """The location without the union tags that pydantic puts in: only steps that the data really has."""
     key: list[str | int] = []
+    tagged: Any = None  # the mapping whose tag was left out: below it, the same word is a key
     for step in loc:
-        if isinstance(data, dict) and step not in data and step == data.get("kind"):
+        if isinstance(data, dict) and step == data.get("kind") and data is not tagged:
+            tagged = data
             continue
         key.append(step)
         data = _below(data, step)

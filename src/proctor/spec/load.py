@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from proctor.rows import UserError
 from proctor.spec.engine import LocalEngineBase
 from proctor.spec.explain import explain
 from proctor.spec.run import RunSpec
-from proctor.spec.yamltext import Lines, parse_yaml
+from proctor.spec.yamltext import Lines, parse_value, parse_yaml
 
 
 def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> RunSpec:
@@ -53,16 +52,17 @@ def apply_override(data: dict[str, Any], override: str) -> None:
     """Sets one dotted key in place: ``engine.batch_size=16``, ``engine.checkpoints.0.path=other``. Values are YAML.
 
     Raises:
-        UserError: the override has no ``=``, or leads through something that is not a mapping or list.
+        UserError: the override has no ``=``, its value is not YAML, or it leads through something that is not a
+            mapping or list.
     """
     key, separator, text = override.partition("=")
     where = f"--set {override}"
     if not separator or not key:
         raise UserError("not of the form key=value", where=where, fix="for example --set engine.batch_size=16")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError("the value is not YAML", where=where) from error
+        value, _ = parse_value(text, where)
+    except UserError as error:
+        raise UserError(error.what, where=where) from error
     *parents, last = key.split(".")
     holder: Any = data
     for name in parents:
@@ -93,7 +93,7 @@ def anchored(spec: RunSpec, base: Path) -> RunSpec:
     """`spec` with absolute paths: relative ones start at `base`, URLs and names on servers stay as they are."""
 
     def anchor(path: str) -> str:
-        return path if "://" in path else str((base / Path(path).expanduser()).absolute())
+        return path if "://" in path else str((base / _at_home(path)).absolute())
 
     engine = spec.engine
     if isinstance(engine, LocalEngineBase):
@@ -103,3 +103,10 @@ def anchored(spec: RunSpec, base: Path) -> RunSpec:
         engine = engine.model_copy(update={"checkpoints": checkpoints, "python": python})
     source = spec.source.model_copy(update={"path": anchor(spec.source.path)})
     return spec.model_copy(update={"run_dir": anchor(spec.run_dir), "source": source, "engine": engine})
+
+
+def _at_home(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError("no such user", where=path, fix="write ./ before a name that begins with ~") from error

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MOST = 2**31 - 1
+"""Largest count that a spec may hold: what libraries below take as a 32-bit number."""
+MOST_ID = 2**63 - 1
+"""Largest row id, row count or seed."""
+LONGEST = 1e9
+"""Longest time in seconds (30 years); "no limit" is spelled so."""
+
+PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]+$")]
+"""Text that can be a path."""
 
 
 class SpecModel(BaseModel):
-    """A part of a spec. Immutable; values are never coerced (a quoted ``"False"`` is not a boolean)."""
+    """A part of a spec. Immutable; values are never coerced (a quoted ``"False"`` is not a boolean), numbers finite."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from proctor.spec.engine import EngineSpec, LocalEngineBase
-from proctor.spec.model import SpecModel
+from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel
 from proctor.spec.source import SourceSpec
 from proctor.spec.task import TaskSpec
 
@@ -13,13 +13,13 @@ from proctor.spec.task import TaskSpec
 class SamplingSpec(SpecModel):
     """How tokens are chosen."""
 
-    max_tokens: int = Field(default=64, ge=1)
+    max_tokens: int = Field(default=64, ge=1, le=MOST)
     """Most tokens an answer may have."""
     temperature: float = Field(default=0.0, ge=0)
     """0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus share; 1 keeps every token."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=MOST_ID)
     """Seed for sampling; combined with the row id, so that a row's draw does not depend on its neighbours."""
     stop: list[str] = []
     """Texts that end an answer; they are not part of it."""
@@ -30,13 +30,13 @@ class SamplingSpec(SpecModel):
 class LimitsSpec(SpecModel):
     """How long to wait, how often to try, how much error to accept."""
 
-    stall_seconds: float = Field(default=120.0, gt=0)
+    stall_seconds: float = Field(default=120.0, gt=0, le=LONGEST)
     """An engine that makes no progress for so long is ended and started anew."""
-    load_seconds: float = Field(default=900.0, gt=0)
+    load_seconds: float = Field(default=900.0, gt=0, le=LONGEST)
     """Longest time that loading a model may take."""
-    init_attempts: int = Field(default=3, ge=1)
+    init_attempts: int = Field(default=3, ge=1, le=MOST)
     """Starts of an engine that may fail one after another before its breaker opens."""
-    sweeps: int = Field(default=3, ge=1)
+    sweeps: int = Field(default=3, ge=1, le=MOST)
     """Passes over the rows that are still unanswered."""
     max_error_rate: float = Field(default=0.01, ge=0, le=1)
     """Share of rows that may end in an error. A complete run above it ends with exit code 2."""
@@ -45,11 +45,11 @@ class LimitsSpec(SpecModel):
 class StreamSpec(SpecModel):
     """How rows flow through Ray Data. Has no influence on the answers."""
 
-    block_rows: int = Field(default=256, ge=1)
+    block_rows: int = Field(default=256, ge=1, le=MOST)
     """Most rows in a block: the unit of reading, of writing, and of what a killed worker costs."""
-    block_mb: float = Field(default=16.0, gt=0)
+    block_mb: float = Field(default=16.0, gt=0, le=1_000_000)
     """Most megabytes of source data in a block (a single larger row still passes)."""
-    blocks_in_flight: int = Field(default=3, ge=1)
+    blocks_in_flight: int = Field(default=3, ge=1, le=MOST)
     """Blocks that one engine is handed at a time, so that it never waits for the next one."""
     prepare_cpus: float = Field(default=0.5, gt=0)
     """CPUs that Ray reserves for a task that reads and prepares rows."""
@@ -60,16 +60,16 @@ class RaySpec(SpecModel):
 
     address: str | None = None
     """Address of a running cluster (``auto`` finds one). Default: a Ray of the run's own on this machine."""
-    cpus: int | None = Field(default=None, ge=1)
+    cpus: int | None = Field(default=None, ge=1, le=MOST)
     """Logical CPUs of a Ray of the run's own. Default: those of the machine, and as many as the engines need."""
-    object_store_mb: int | None = Field(default=None, ge=80)
+    object_store_mb: int | None = Field(default=None, ge=80, le=MOST)
     """Object store of a Ray of the run's own. Default: Ray's."""
 
 
 class RunSpec(SpecModel):
     """One evaluation run."""
 
-    run_dir: str = Field(min_length=1)
+    run_dir: PathText
     """Directory for everything the run knows. Running the same spec again resumes there."""
     source: SourceSpec
     """Where rows come from."""
@@ -85,6 +85,13 @@ class RunSpec(SpecModel):
     """How rows flow."""
     ray: RaySpec = RaySpec()
     """Which Ray to use."""
+
+    @field_validator("run_dir")
+    @classmethod
+    def _is_local(cls, value: str) -> str:
+        if "://" in value:
+            raise ValueError("a run directory is a local (or mounted) directory")
+        return value
 
     @model_validator(mode="after")
     def _answer_fits_model(self) -> RunSpec:

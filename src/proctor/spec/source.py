@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from proctor.spec.model import SpecModel
+from proctor.spec.model import MOST_ID, PathText, SpecModel
 
 
 class ColumnsSpec(SpecModel):
@@ -25,11 +25,11 @@ class ColumnsSpec(SpecModel):
 class SourceBase(SpecModel):
     """What all sources share."""
 
-    path: str = Field(min_length=1)
+    path: PathText
     """Where the data lies. A relative path starts at the directory of the spec file."""
     columns: ColumnsSpec = ColumnsSpec()
     """Which columns mean what."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, le=MOST_ID)
     """Only the first so many rows. Default: all."""
 
 

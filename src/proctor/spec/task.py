@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, JsonValue, field_validator
 
 from proctor.spec.model import SpecModel
 
@@ -76,7 +76,7 @@ class PythonTaskSpec(SpecModel):
     """Which task."""
     python: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
     """``module:Class`` of a class with the methods of `proctor.tasks.Task`."""
-    options: dict[str, Any] = {}
+    options: dict[str, JsonValue] = {}
     """Keyword arguments for the class."""
 
 

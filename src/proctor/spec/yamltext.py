@@ -1,14 +1,17 @@
-"""YAML with line numbers, and without the traps: a key that stands twice is refused."""
+"""YAML with line numbers, and without the traps: keys that stand twice, aliases without end, halves of characters."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
 from proctor.rows import UserError
 
 Key = tuple[str | int, ...]
+
+_MOST_NODES = 1_000_000
+"""Values and keys of a file, each alias counted anew: a few lines of YAML can spell out billions."""
 
 
 class Lines:
@@ -28,34 +31,74 @@ def parse_yaml(text: str, name: str) -> tuple[dict[str, Any], Lines]:
     """Plain data of a YAML mapping and the lines of its keys; `name` stands for the file in messages.
 
     Raises:
-        UserError: not YAML, not a mapping, or a key stands twice.
+        UserError: see `parse_value`; or not a mapping.
     """
+    data, lines = parse_value(text, name)
+    if not isinstance(data, dict):
+        raise UserError("a spec is a mapping of keys, and this is not", where=name, fix="see `proctor run --help`")
+    return data, lines
+
+
+def parse_value(text: str, name: str) -> tuple[Any, Lines]:
+    """Plain data of any YAML value and the lines of its keys.
+
+    Raises:
+        UserError: not YAML, a key stands twice, or what it spells out is endless.
+    """
+    survey = _Survey(name)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is not None:
+            survey.visit(root, ())
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise UserError(f"not YAML: {getattr(error, 'problem', None) or error}", where=where) from error
-    if root is None or not isinstance(data, dict):
-        raise UserError("a spec is a mapping of keys, and this is not", where=name, fix="see `proctor run --help`")
-    numbers: dict[Key, int] = {}
-    _collect(root, (), numbers, name)
-    return data, Lines(name, numbers)
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise UserError(f"not YAML: {problem}", where=where) from error
+    except RecursionError:
+        raise UserError("nested too deeply, or an alias that holds itself", where=name) from None
+    except ValueError as error:  # the time stamp or the number of more digits than there can be
+        raise UserError(f"not YAML: {error}", where=name) from error
+    return data, Lines(name, survey.numbers)
 
 
-def _collect(node: yaml.Node, key: Key, numbers: dict[Key, int], name: str) -> None:
-    if isinstance(node, yaml.MappingNode):
+class _Survey:
+    """Walks a file's nodes: notes the lines of its keys and refuses what could only be a trap."""
+
+    def __init__(self, name: str) -> None:
+        self.numbers: dict[Key, int] = {}
+        self._name, self._count = name, 0
+
+    def visit(self, node: yaml.Node, key: Key) -> None:
+        self._count += 1
+        if self._count > _MOST_NODES:
+            raise UserError(f"more than {_MOST_NODES:,} values", where=self._name)
+        if isinstance(node, yaml.MappingNode):
+            self._visit_mapping(node, key)
+        elif isinstance(node, yaml.SequenceNode):
+            for position, item in enumerate(node.value):
+                self.numbers[(*key, position)] = item.start_mark.line + 1
+                self.visit(item, (*key, position))
+        else:
+            self._check_text(node)
+
+    def _visit_mapping(self, node: yaml.MappingNode, key: Key) -> None:
         seen = set()
         for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if key_node.value in seen:
-                raise UserError(f"the key {key_node.value!r} stands twice", where=f"{name}:{line}")
-            seen.add(key_node.value)
-            child = (*key, key_node.value)
-            numbers[child] = line
-            _collect(value_node, child, numbers, name)
-    elif isinstance(node, yaml.SequenceNode):
-        for position, item in enumerate(node.value):
-            numbers[(*key, position)] = item.start_mark.line + 1
-            _collect(item, (*key, position), numbers, name)
+            self._check_text(key_node)
+            name = str(key_node.value)
+            if name in seen:
+                self._refuse(f"the key {name!r} stands twice", key_node)
+            seen.add(name)
+            self.numbers[(*key, name)] = key_node.start_mark.line + 1
+            self.visit(value_node, (*key, name))
+
+    def _check_text(self, node: yaml.Node) -> None:
+        try:
+            str(node.value).encode()
+        except UnicodeEncodeError:
+            self._refuse("holds half of a character (a lone surrogate)", node)
+
+    def _refuse(self, what: str, node: yaml.Node) -> NoReturn:
+        raise UserError(what, where=f"{self._name}:{node.start_mark.line + 1}")
