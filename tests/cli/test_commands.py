@@ -95,6 +95,65 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_1(run_dir: Path, argument
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run",),
+        ("run", "spec.yaml", "--bogus"),
+        ("frobnicate",),
+        ("run", "spec.yaml", "--set"),
+        ("export", "--format=x"),
+    ],
+)
+def test_a_wrong_command_line_is_a_mistake_and_not_too_many_errors(arguments: tuple[str, ...]) -> None:
+    done = proctor(*arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Error: " in done.stderr
+
+
+@pytest.mark.parametrize("odd", ["a:smile:b", "[bold]x[red]", "back\\[slash]", "x\x1b[31mred", "gone\u200b"])
+def test_names_and_messages_are_shown_as_they_are(tmp_path: Path, odd: str) -> None:
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in odd)
+    assert f"error: {shown}/nothing.yaml: cannot read" in proctor("run", f"{odd}/nothing.yaml").stderr
+    kept = RunDir(tmp_path / "kept")
+    rows = tmp_path / odd
+    kept.create(
+        build_spec(
+            {
+                "run_dir": str(kept.root),
+                "source": {"kind": "jsonl", "path": str(rows), "columns": {"prompt": "q"}},
+                "engine": {"kind": "scripted", "checkpoints": ["a"]},
+                "task": {"kind": "exact"},
+            }
+        )
+    )
+    message = {"row_id": 0, "checkpoint": "a", "error_kind": "infer.failed", "error_message": odd}
+    write_records(kept.results, pa.Table.from_pylist([message], schema=SCHEMA))
+    assert shown in proctor("errors", kept.root).stdout
+    rows.write_text(json.dumps({"q": odd}) + "\n")
+    plan = proctor("plan", kept.root / "spec.yaml").stdout
+    assert f"1 row from {rows.parent}/{shown} (jsonl)" in plan
+    assert f"user: {shown}" in plan
+
+
+def test_a_reader_who_leaves_is_no_mistake(run_dir: Path) -> None:
+    for arguments in (["errors", str(run_dir)], ["errors", str(run_dir), "--json"]):
+        command = [sys.executable, "-m", "proctor", *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 0
+
+
+def test_every_command_has_lines_for_machines(run_dir: Path) -> None:
+    (exported,) = json_lines(proctor("export", run_dir, "--json"))
+    assert exported == {"event": "export", "records": 11, "path": str(run_dir / "records.parquet")}
+    (reported,) = json_lines(proctor("report", run_dir, "--json"))
+    assert reported == {"event": "report", "path": str(run_dir / "report.html")}
+
+
 def test_debug_shows_the_traceback(run_dir: Path) -> None:
     done = proctor("--debug", "status", run_dir / "nothing")
     assert done.returncode == 1

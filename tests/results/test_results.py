@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from proctor.results import (
     write_records,
     write_tombstones,
 )
+from proctor.results.files import write_json
 from proctor.results.parts import checkpoint_of, is_tombstone, parts_of
 from proctor.results.settle import done_ids
 from proctor.rows.records import record_schema
@@ -38,6 +40,12 @@ def table(*records: dict[str, Any]) -> pa.Table:
 
 def stored_ids(results: Path, checkpoint: str = "ck") -> list[int]:
     return sorted(i for p in parts_of(results, checkpoint) for i in pq.read_table(p)["row_id"].to_pylist())
+
+
+def test_json_files_are_json_whatever_the_numbers_are(tmp_path: Path) -> None:
+    write_json(tmp_path / "metrics.json", {"a": float("nan"), "b": [float("inf")], "ü": 1})
+    text = (tmp_path / "metrics.json").read_text(encoding="utf-8")
+    assert json.loads(text, parse_constant=pytest.fail) == {"a": None, "b": [None], "ü": 1}
 
 
 def test_writing_the_same_rows_again_overwrites(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 import proctor
 from proctor.cli import demo, mds, records, report, run
-from proctor.cli.output import stderr
+from proctor.cli.output import escaped, stderr
 from proctor.rows import UserError
 
 app = typer.Typer(
@@ -45,29 +45,33 @@ def _options(
     """Options of every command; `main` looks at ``--debug`` itself, so that it also covers mistakes in parsing."""
 
 
+_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+"""What typer raises for a command line that cannot be; typer itself does not export it."""
+
+
 def main() -> None:
-    """Runs the command line and ends the process with its exit code: 1 and one clear line for the user's mistakes."""
+    """Runs the command line and ends the process with its exit code: 1 and a clear line for the user's mistakes.
+
+    Mistakes on the command line itself end with 1, too: typer's own 2 would say "too many errors".
+    """
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments)
+        sys.exit(app(arguments, standalone_mode=False))
+    except _UsageError as error:
+        error.show()
+        sys.exit(1)
     except UserError as error:
         if debug:
             raise
-        stderr.print(f"[bold red]error:[/] {_plain(str(error))}", highlight=False, soft_wrap=True)
+        stderr.print(f"[bold red]error:[/] {escaped(str(error))}", soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         stderr.print("interrupted")
         sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)
     except Exception as error:
         if debug:
             raise
-        stderr.print(f"[bold red]internal error:[/] {_plain(f'{type(error).__name__}: {error}')}", soft_wrap=True)
+        stderr.print(f"[bold red]internal error:[/] {escaped(f'{type(error).__name__}: {error}')}", soft_wrap=True)
         stderr.print("this is a fault of Proctor; run again with --debug and report the traceback")
         sys.exit(1)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

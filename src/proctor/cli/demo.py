@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from proctor.cli.output import stdout
+from proctor.cli.output import escaped, stdout
 from proctor.cli.run import Json
 
 
@@ -24,11 +24,13 @@ def demo(
     from proctor.demo.exhibit import planted, prepare_demo
 
     if not json:
-        stdout.print(f"drawing {rows:,} driving scenes and unpacking four checkpoints into {out}", soft_wrap=True)
+        stdout.print(
+            f"drawing {rows:,} driving scenes and unpacking four checkpoints into {escaped(str(out))}", soft_wrap=True
+        )
     spec, spec_file = prepare_demo(out, rows)
     if not json:
         for line in planted(spec, rows):
-            stdout.print(f"planted: {line}", markup=False, soft_wrap=True)
+            stdout.say(f"planted: {line}")
     with display(json=json) as observer:
         outcome = run(spec, fresh=fresh, observer=observer)
     show_outcome(outcome, resume=f"proctor run {spec_file}", json=json)

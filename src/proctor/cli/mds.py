@@ -45,7 +45,7 @@ def verify(path: DataSet, json: Json = False) -> None:
             json_line("finding", **asdict(finding))
         else:
             where = finding.file if finding.row is None else f"{finding.file}, row {finding.row}"
-            stdout.print(f"{where}: {finding.problem}", markup=False, soft_wrap=True)
+            stdout.say(f"{where}: {finding.problem}")
     if json:
         json_line("done", findings=count)
     else:

@@ -30,16 +30,16 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
     _show_curve(outcome)
     stdout.print(_VERDICTS[outcome.exit_code])
     if outcome.exit_code is ExitCode.TOO_MANY_ERRORS:
-        stdout.print(_over_the_limit(outcome), markup=False, soft_wrap=True)
+        stdout.say(_over_the_limit(outcome))
     for name, reason in outcome.reasons.items():
         stdout.print(f"[red]{name}: the engine was given up:[/] ", end="")
-        stdout.print(reason, markup=False, soft_wrap=True)
+        stdout.say(reason)
     for notice in sorted({text for ledger in outcome.reconciliation.ledgers for text in ledger.notices}):
-        stdout.print(f"source: {notice}", markup=False, soft_wrap=True, style="red")
+        stdout.say(f"source: {notice}", style="red")
     if outcome.exit_code in (ExitCode.INCOMPLETE, ExitCode.INTERRUPTED):
-        stdout.print(f"resume with: {resume}", markup=False, soft_wrap=True)
-    stdout.print(f"results: {outcome.run.results}", markup=False, soft_wrap=True)
-    stdout.print(f"report:  {outcome.report or 'not written, see events.jsonl'}", markup=False, soft_wrap=True)
+        stdout.say(f"resume with: {resume}")
+    stdout.say(f"results: {outcome.run.results}")
+    stdout.say(f"report:  {outcome.report or 'not written, see events.jsonl'}")
 
 
 def outcome_json(outcome: RunOutcome) -> dict[str, object]:

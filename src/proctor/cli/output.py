@@ -2,25 +2,63 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
+import msgspec
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from typing_extensions import override
 
 _WIDTH = None if sys.stdout.isatty() else 140  # a pipe has no width; tables should not wrap for want of one
-stdout = Console(highlight=False, width=_WIDTH)
-stderr = Console(stderr=True, highlight=False, width=_WIDTH)
+
+
+class Terminal(Console):
+    """Where people read. A reader who goes away (``| head``) is no reason to end a run: the rest is then not shown."""
+
+    def say(self, text: str, *, style: str | None = None) -> None:
+        """Prints a line as it is: no markup in it, no wrapping, control characters spelled out."""
+        self.print(visible(text), markup=False, soft_wrap=True, style=style)
+
+    @override
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        _drop(sys.stderr if self.stderr else sys.stdout)
+
+
+stdout = Terminal(highlight=False, emoji=False, width=_WIDTH)
+stderr = Terminal(stderr=True, highlight=False, emoji=False, width=_WIDTH)
 
 
 def json_line(event: str, **fields: Any) -> None:
-    """One line for machines: an object with an ``event`` and its fields."""
-    typer.echo(json.dumps({"event": event, **fields}, ensure_ascii=False, default=_plain))
+    """One line for machines: an object with an ``event`` and its fields. Numbers that JSON does not know are null."""
+    line = msgspec.json.encode({"event": event, **fields}, enc_hook=str).decode()
+    try:
+        typer.echo(line)
+    except BrokenPipeError:
+        _drop(sys.stdout)
+
+
+def visible(text: str) -> str:
+    """`text` with everything that cannot be seen spelled out: models and data may hold what commands a terminal."""
+    return "".join(c if c.isprintable() or c in " \n\t" else repr(c)[1:-1] for c in text)
+
+
+def escaped(text: str) -> str:
+    """`text` as it is, to stand inside markup."""
+    return escape(visible(text))
+
+
+def _drop(stream: TextIO) -> None:
+    """From now on what goes to `stream` goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
@@ -58,10 +96,4 @@ def _text(cell: object) -> str:
         return "-"
     if isinstance(cell, int) and not isinstance(cell, bool):
         return f"{cell:,}"
-    return str(cell).replace("[", r"\[")
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    return str(value)
+    return escaped(str(cell))

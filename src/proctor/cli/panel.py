@@ -27,7 +27,7 @@ def display(*, json: bool) -> Iterator[Observer]:
     if json:
         yield Paced(1.0, lambda progress: json_line("progress", **status_json(progress, "running")))
     elif not stdout.is_terminal:
-        yield Paced(_LINE_SECONDS, lambda progress: stdout.print(line(progress), markup=False, soft_wrap=True))
+        yield Paced(_LINE_SECONDS, lambda progress: stdout.say(line(progress)))
     else:
         with Live(console=stdout, auto_refresh=False, transient=True) as live:
             yield lambda progress: live.update(panel(progress), refresh=True)

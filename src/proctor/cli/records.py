@@ -46,9 +46,13 @@ def export(
     format_: Annotated[Format, typer.Option("--format", help="Format of the file.")] = Format.PARQUET,
     out: Annotated[Path | None, typer.Option("--out", help="File to write. Default: records.FORMAT in RUN.")] = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """Write all records into one file."""
     run = RunDir.existing(run_dir)
     target = out or run.root / f"records.{format_}"
     rows = export_records(run, target, format_.value, checkpoint=checkpoint)
-    stdout.print(f"{counted(rows, 'record')} in {target}", markup=False, soft_wrap=True)
+    if json:
+        json_line("export", records=rows, path=target)
+        return
+    stdout.say(f"{counted(rows, 'record')} in {target}")

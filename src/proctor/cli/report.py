@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from proctor.cli.output import stdout
-from proctor.cli.run import RunPath
+from proctor.cli.output import json_line, stdout
+from proctor.cli.run import Json, RunPath
 from proctor.results import RunDir
 
 
-def report(run_dir: RunPath) -> None:
+def report(run_dir: RunPath, json: Json = False) -> None:
     """Write (or refresh) a run's report: one HTML file that needs no network."""
     from proctor.view.report import write_report
 
-    stdout.print(str(write_report(RunDir.existing(run_dir))), markup=False, soft_wrap=True)
+    written = write_report(RunDir.existing(run_dir))
+    if json:
+        json_line("report", path=written)
+        return
+    stdout.say(str(written))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from proctor.cli.output import counted, json_line, stderr, stdout, table
+from proctor.cli.output import counted, escaped, json_line, stderr, stdout, table
 from proctor.spec import load_spec, warnings_of
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file that describes the run.")]
@@ -33,7 +33,7 @@ def run(
     """
     loaded = load_spec(spec, set_ or [])
     for warning in warnings_of(loaded):
-        stderr.print(f"[yellow]warning:[/] {warning}")
+        stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
     from proctor.api import run as run_spec
     from proctor.cli.outcome import show_outcome
     from proctor.cli.panel import display
@@ -59,18 +59,18 @@ def plan(spec: SpecFile, set_: Set = None, json: Json = False) -> None:
         json_line("plan", **asdict(made))
         return
     for warning in made.warnings:
-        stderr.print(f"[yellow]warning:[/] {warning}")
-    stdout.print(f"[bold]{counted(made.rows, 'row')}[/] from {loaded.source.path} ({loaded.source.kind})")
+        stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
+    stdout.print(f"[bold]{counted(made.rows, 'row')}[/] from {escaped(loaded.source.path)} ({loaded.source.kind})")
     stdout.print(f"{counted(made.blocks, 'block')}, {made.data_bytes / 1e6:,.1f} MB of data")
     stdout.print(
         f"{loaded.engine.replicas} x {loaded.engine.kind}, {loaded.engine.batch_size} rows at once each; "
         f"{made.cpus:g} CPUs and {made.gpus:g} GPUs of Ray"
     )
-    stdout.print(f"run directory: {loaded.run_dir}")
+    stdout.say(f"run directory: {loaded.run_dir}")
     stdout.print(table(["checkpoint", "rows to do"], list(made.todo.items())))
     stdout.print(table(["column", "type"], list(made.columns.items())))
     stdout.print("[bold]first prompt[/]")
-    stdout.print(made.preview, markup=False)
+    stdout.say(made.preview)
 
 
 def status(run_dir: RunPath, json: Json = False) -> None:
@@ -83,5 +83,5 @@ def status(run_dir: RunPath, json: Json = False) -> None:
     if json:
         json_line("status", **asdict(found))
         return
-    stdout.print(f"[bold]{found.state}[/]  {run_dir}")
+    stdout.print(f"[bold]{escaped(found.state)}[/]  {escaped(str(run_dir))}", soft_wrap=True)
     stdout.print(status_table(found))

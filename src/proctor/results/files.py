@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` make a file beside `path` under another name, syncs it to disk, and then names it `path`.
@@ -32,8 +34,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a JSON file whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Writes a JSON file whole or not at all. Numbers that JSON does not know (NaN, infinity) are null."""
+    write_text(path, msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
 def read_json(path: Path) -> Any:

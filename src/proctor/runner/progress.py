@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proctor.results import Settled
+from proctor.rows import Event
 from proctor.runner.exam import Exam
 from proctor.runner.hub import HubClient
 
@@ -84,6 +85,7 @@ class Tracker:
         names = [checkpoint.name for checkpoint in exam.spec.engine.checkpoints]
         self._now = Progress({name: CheckpointProgress(total) for name in names})
         self._broken: dict[str, str] = {}
+        self._mute = False  # it was told already that progress cannot be told
         self._opened: set[str] = set()
         self._next_status = 0.0
         self.repaired: Counter[str] = Counter()
@@ -178,6 +180,14 @@ class Tracker:
                 events=events or self._now.events,
             )
             self._broken = broken if self._now.active else {}
+        try:
+            self._tell()
+        except Exception as error:  # a full disk, an observer that fails: no reason to end a run
+            if not self._mute:
+                hub.emit(Event("progress.failed", message=f"{type(error).__name__}: {error}"))
+            self._mute = True
+
+    def _tell(self) -> None:
         if time.monotonic() >= self._next_status:
             self._next_status = time.monotonic() + _STATUS_SECONDS
             self._exam.run.write("status", status_json(self._now, "running"))
