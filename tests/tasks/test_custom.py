@@ -115,7 +115,7 @@ def test_is_picklable_even_when_the_users_instance_is_not(
         ("my_tasks:Length", {}, "task.options do not fit the class: missing a required argument: 'least'"),
         ("my_tasks:Length", {"least": 1, "most": 2}, "got an unexpected keyword argument 'most'"),
         ("my_tasks:Length", {"least": -1}, "could not be made: ValueError: least must not be negative"),
-        ("my_tasks:Clash", {"least": 1}, "task columns clash with record fields: answer"),
+        ("my_tasks:Clash", {"least": 1}, "task columns clash with record fields or each other: answer"),
         ("my_tasks:Untyped", {"least": 1}, "its columns cannot be used: ValueError"),
     ],
 )
@@ -124,3 +124,9 @@ def test_every_mistake_is_one_clear_line(python: str, options: dict[str, Any], m
         make(python, **options)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_exits_does_not_end_the_command(module: Path) -> None:
+    (module / "my_exit.py").write_text("raise SystemExit(0)\n")
+    with pytest.raises(UserError, match="importing 'my_exit' failed: SystemExit: 0"):
+        make("my_exit:Thing")

@@ -27,6 +27,10 @@ class Plain:
     def parse(self, text: str) -> Any:
         if text == "unreadable":
             raise ParseError("two\nlines " + "x" * 1_000)
+        if text == "half":
+            raise ParseError("half a character: \ud83d")
+        if text == "exit":
+            raise SystemExit(0)
         if text == "broken":
             raise RecursionError("too deep")
         return text
@@ -47,11 +51,22 @@ def test_good_scores_pass_through() -> None:
     assert marked.parsed
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
+@pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u200b\ufeff", "\x00\x1b", "\u00a0\u3000"])
 def test_a_blank_answer_is_a_parse_error_whatever_the_task(text: str) -> None:
     marked = mark(Plain({"n": 1}), text, None)
     assert marked == ({}, "the answer is blank", None)
     assert not marked.parsed
+
+
+def test_whatever_a_task_raises_can_be_stored() -> None:
+    for text in ("half", "exit"):
+        marked = mark(Plain({}), text, None)
+        told = marked.parse_error or (marked.failure and marked.failure.message) or ""
+        assert told in ("half a character: \\ud83d", "SystemExit: 0")
+        assert pa.array([told], pa.string()).to_pylist() == [told]
+    misfit = mark(Plain({"\ud83d": 1}), "hello", None).failure
+    assert misfit is not None
+    assert pa.array([misfit.message], pa.string()).null_count == 0
 
 
 def test_a_parse_error_is_one_short_line() -> None:

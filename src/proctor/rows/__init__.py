@@ -6,6 +6,7 @@ from proctor.rows.errors import ErrorKind, Failure, ProctorError, UserError
 from proctor.rows.events import Event
 from proctor.rows.exchange import ImagePart, Message, Part, Prompt, Request, Response, Sampling, TextPart
 from proctor.rows.sample import Sample
+from proctor.rows.text import is_blank, line_of, told
 
 __all__ = [
     "ErrorKind",
@@ -22,4 +23,7 @@ __all__ = [
     "Sampling",
     "TextPart",
     "UserError",
+    "is_blank",
+    "line_of",
+    "told",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -40,10 +41,11 @@ def record_schema(task_columns: Mapping[str, pa.DataType]) -> pa.Schema:
     """Schema of a run's records: the base fields, then the task's own columns (all nullable).
 
     Raises:
-        ValueError: a task column has the name of a base field.
+        ValueError: a task column has the name of a base field or of another one. Case makes no difference: queries
+            (SQL) could not tell the columns apart.
     """
-    taken = {field.name for field in BASE_FIELDS}
-    clashes = sorted(taken & set(task_columns))
+    names = Counter(name.casefold() for name in [*(field.name for field in BASE_FIELDS), *task_columns])
+    clashes = sorted(name for name in task_columns if names[name.casefold()] > 1)
     if clashes:
-        raise ValueError(f"task columns clash with record fields: {', '.join(clashes)}")
+        raise ValueError(f"task columns clash with record fields or each other: {', '.join(clashes)}")
     return pa.schema([*BASE_FIELDS, *(pa.field(name, kind) for name, kind in task_columns.items())])

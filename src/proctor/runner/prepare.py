@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from proctor.images import DecodeError, check
-from proctor.rows import ErrorKind, Failure, Sample
+from proctor.rows import ErrorKind, Failure, Prompt, Sample, told
 from proctor.runner.blocks import PREPARED, table_of
 from proctor.sources.samples import to_samples
 from proctor.spec import ColumnsSpec
@@ -39,9 +39,9 @@ def _prepared(sample: Sample, task: Task) -> dict[str, Any]:
             return {**row, **_failed(sample.row_id, failure)}
     try:
         row["target"] = _json(task.target(sample))
-        row["prompt"] = _json(task.prompt(sample))
-    except Exception as error:  # a user's task may raise anything; it costs this row only
-        failure = Failure(ErrorKind.PREPARE_FAILED, f"{type(error).__name__}: {error}")
+        row["prompt"] = _prompt(task.prompt(sample))
+    except (Exception, SystemExit) as error:  # a user's task may raise anything; it costs this row only
+        failure = Failure(ErrorKind.PREPARE_FAILED, told(error))
         return {**row, **_failed(sample.row_id, failure)}
     return row
 
@@ -53,6 +53,14 @@ def _failed(row_id: int, failure: Failure) -> dict[str, Any]:
         "error_message": failure.message,
         "images": None,
     }
+
+
+def _prompt(value: Any) -> str:
+    """A prompt as JSON; a user's task may return anything."""
+    encoded = msgspec.json.encode(value)
+    if not msgspec.json.decode(encoded, type=Prompt):
+        raise ValueError("the prompt has no messages")
+    return encoded.decode()
 
 
 def _json(value: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from proctor.rows import ErrorKind, Failure, Request, Response
+from proctor.rows import ErrorKind, Failure, Request, Response, is_blank
 
 
 def refusal(request: Request) -> Failure | None:
@@ -22,7 +22,7 @@ def examined(response: Response) -> Response:
     """The response as it may count: a failure carries no text, and a blank text is the failure ``infer.empty``."""
     if response.failure is not None:
         return response if response.text is None else replace(response, text=None)
-    if response.text is not None and response.text.strip():
+    if response.text is not None and not is_blank(response.text):
         return response
     what = "no text" if response.text is None else f"blank text of {len(response.text)} character(s)"
     reason = f", finish reason {response.finish_reason}" if response.finish_reason else ""

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from proctor.rows import Prompt, Sample, UserError
+import msgspec
+
+from proctor.rows import Prompt, Sample, UserError, told
 from proctor.rows.records import record_schema
 from proctor.spec.task import PythonTaskSpec
 from proctor.tasks.base import Scores, Summary, Task
@@ -68,8 +70,19 @@ class CustomTask:
         return self._task.score(parsed, target)
 
     def summary(self, records: duckdb.DuckDBPyRelation, expected: int) -> Summary:
-        """The user's summary."""
-        return self._task.summary(records, expected)
+        """The user's summary, with plain numbers.
+
+        Raises:
+            Exception: whatever the user's code raises; `msgspec.ValidationError` for what is no summary.
+        """
+        found = self._task.summary(records, expected)
+        return msgspec.convert(msgspec.to_builtins(found, enc_hook=_plain_number), Summary)
+
+
+def _plain_number(value: Any) -> Any:
+    if hasattr(value, "item"):  # a numpy number
+        return value.item()
+    raise TypeError(f"a summary cannot hold a {type(value).__name__}")
 
 
 def _instance(spec: PythonTaskSpec, directory: str) -> Task:
@@ -84,8 +97,8 @@ def _instance(spec: PythonTaskSpec, directory: str) -> Task:
         raise UserError(f"task.options do not fit the class: {error}", where=spec.python) from error
     try:
         task: Task = task_class(**spec.options)
-    except Exception as error:
-        raise UserError(f"could not be made: {type(error).__name__}: {error}", where=spec.python) from error
+    except (Exception, SystemExit) as error:
+        raise UserError(f"could not be made: {told(error)}", where=spec.python) from error
     return task
 
 
@@ -99,8 +112,8 @@ def _module(name: str, directory: str, where: str) -> ModuleType:
             fix = f"it must be installed, or lie in {directory}"
             raise UserError(f"there is no module {error.name!r}", where=where, fix=fix) from error
         raise UserError(f"importing {name!r} failed: {error}", where=where) from error
-    except Exception as error:
-        raise UserError(f"importing {name!r} failed: {type(error).__name__}: {error}", where=where) from error
+    except (Exception, SystemExit) as error:
+        raise UserError(f"importing {name!r} failed: {told(error)}", where=where) from error
 
 
 def _class(module: ModuleType, name: str, where: str) -> type[Any]:
@@ -116,7 +129,7 @@ def _columns(spec: PythonTaskSpec, task: Task) -> dict[str, pa.DataType]:
     try:
         columns = dict(task.columns)
         schema = record_schema(columns)
-    except Exception as error:
-        what = f"its columns cannot be used: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        what = f"its columns cannot be used: {told(error)}"
         raise UserError(what, where=spec.python, fix="a property that maps names to pyarrow types") from error
     return {name: schema.field(name).type for name in columns}

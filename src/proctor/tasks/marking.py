@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from proctor.rows import ErrorKind, Failure
+from proctor.rows import ErrorKind, Failure, is_blank, line_of, told
 from proctor.tasks.base import ParseError, Scores, Task
 
-_MOST_CHARACTERS = 300
 # Asking Arrow takes longer than marking itself; for these pairs of types the answer is known.
 _ALWAYS_FITS: dict[int, type] = {
     pa.bool_().id: bool,
@@ -40,19 +39,19 @@ class Mark(NamedTuple):
 
 def mark(task: Task, text: str, target: Any) -> Mark:
     """Marks `text` against `target`; without a target only the columns of the prediction are filled."""
-    if not text.strip():
+    if is_blank(text):
         return Mark({}, parse_error="the answer is blank")
     try:
         parsed = task.parse(text)
     except ParseError as error:
-        return Mark({}, parse_error=_one_line(error))
-    except Exception as error:  # the user's own code may raise anything
-        return Mark({}, failure=_failure(error))
+        return Mark({}, parse_error=line_of(str(error)))
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
+        return Mark({}, failure=Failure(ErrorKind.SCORE_FAILED, told(error)))
     try:
         scores = task.score(parsed, target)
         misfit = _misfit(task, scores)
-    except Exception as error:
-        return Mark({}, failure=_failure(error))
+    except (Exception, SystemExit) as error:
+        return Mark({}, failure=Failure(ErrorKind.SCORE_FAILED, told(error)))
     return Mark({}, failure=Failure(ErrorKind.SCORE_FAILED, misfit)) if misfit else Mark(scores)
 
 
@@ -64,7 +63,7 @@ def _misfit(task: Task, scores: Any) -> str | None:
     for name, value in scores.items():
         kind = columns.get(name)
         if kind is None:
-            return f"score() returned {name!r}, which is not one of the task's columns ({', '.join(columns)})"
+            return f"score() returned {_short(name)}, which is not one of the task's columns ({', '.join(columns)})"
         if value is not None and not _fits(value, kind):
             return f"score() returned {_short(value)} for {name!r}, which does not fit {kind}"
     return None
@@ -80,15 +79,6 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return False
     return True
-
-
-def _failure(error: Exception) -> Failure:
-    return Failure(ErrorKind.SCORE_FAILED, f"{type(error).__name__}: {_one_line(error)}")
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
 
 
 def _short(value: Any) -> str:
