@@ -10,6 +10,7 @@ from proctor.tasks import Summary
 
 _VERDICTS = {
     ExitCode.COMPLETE: "[bold green]complete[/]: every row is accounted for",
+    ExitCode.MISTAKE: "[bold red]complete, but without metrics[/]: every row is accounted for",
     ExitCode.TOO_MANY_ERRORS: "[bold yellow]complete, but too many errors[/]: every row is accounted for",
     ExitCode.INCOMPLETE: "[bold red]incomplete[/]",
     ExitCode.INTERRUPTED: "[bold yellow]interrupted[/]",
@@ -32,7 +33,7 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
     if outcome.exit_code is ExitCode.TOO_MANY_ERRORS:
         stdout.say(_over_the_limit(outcome))
     for name, reason in outcome.reasons.items():
-        stdout.print(f"[red]{name}: the engine was given up:[/] ", end="")
+        stdout.print(f"[red]{name}:[/] ", end="")
         stdout.say(reason)
     for notice in sorted({text for ledger in outcome.reconciliation.ledgers for text in ledger.notices}):
         stdout.say(f"source: {notice}", style="red")

@@ -11,11 +11,12 @@ sweep, or the next run of the same command, has them.
 from __future__ import annotations
 
 from contextlib import closing
+from typing import NamedTuple
 
 from pyroaring import BitMap64
 
 from proctor.results import lift_tombstones, settle, write_tombstones
-from proctor.rows import Event
+from proctor.rows import Event, told
 from proctor.runner.begin import begin
 from proctor.runner.cluster import cluster
 from proctor.runner.exam import Exam
@@ -23,7 +24,7 @@ from proctor.runner.hub import HubClient
 from proctor.runner.interrupts import interruptible
 from proctor.runner.outcome import RunOutcome, conclude
 from proctor.runner.progress import Observer, Tracker, quiet
-from proctor.runner.stream import stream
+from proctor.runner.stream import block_rows, stream
 from proctor.spec import RunSpec
 
 
@@ -70,24 +71,40 @@ def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hu
     lift_tombstones(exam.run.results, checkpoint)
     for sweep in range(1, exam.spec.limits.sweeps + 1):
         hub.emit(Event("sweep.started", count=len(todo), message=f"{checkpoint}: sweep {sweep}"))
-        gave_up = sweep_once(exam, checkpoint, todo, sweep, tracker, hub)
+        swept = sweep_once(exam, checkpoint, todo, sweep, tracker, hub)
         left = exam.expected - _done(exam, checkpoint, tracker)
         hub.emit(Event("sweep.ended", count=len(left), message=f"{checkpoint}: {len(left)} rows left"))
-        if not left or gave_up or left == todo:
+        # Rows that vanished, unlike those that came back with an error, have better chances in smaller company.
+        smaller = swept.returned < len(todo) and block_rows(exam.spec.stream.block_rows, sweep) > 1
+        if not left or swept.gave_up or (left == todo and not smaller):
             break
         todo = left
     if left:
         write_tombstones(exam.run.root, checkpoint, left, exam.record_schema, sweep)
 
 
-def sweep_once(exam: Exam, checkpoint: str, todo: BitMap64, sweep: int, tracker: Tracker, hub: HubClient) -> bool:
-    """One pass of the stream over `todo`; True when it was given up because every engine is out of order."""
-    with closing(stream(exam, checkpoint, todo, sweep, hub)) as tallies, tracker.sweeping(checkpoint, sweep):
-        for tally in tallies:
-            tracker.add(checkpoint, tally)
-            if tracker.all_engines_broken:
-                return True
-    return False
+class Swept(NamedTuple):
+    """How a sweep ended: how many rows came back, with whatever outcome, and whether it was given up."""
+
+    returned: int
+    gave_up: bool = False
+
+
+def sweep_once(exam: Exam, checkpoint: str, todo: BitMap64, sweep: int, tracker: Tracker, hub: HubClient) -> Swept:
+    """One pass of the stream over `todo`; it is given up when every engine is out of order."""
+    returned = 0
+    try:
+        with closing(stream(exam, checkpoint, todo, sweep, hub)) as tallies, tracker.sweeping(checkpoint, sweep):
+            for tally in tallies:
+                returned += tally["rows"]
+                tracker.add(checkpoint, tally)
+                if tracker.all_engines_broken:
+                    return Swept(returned, gave_up=True)
+    except Exception as error:  # whatever ends the stream early, its rows are unanswered, and that is all
+        reason = f"sweep {sweep} ended early: {told(error)}"
+        tracker.reasons[checkpoint] = reason
+        hub.emit(Event("sweep.failed", action="rows left to the next sweep", message=f"{checkpoint}: {reason}"))
+    return Swept(returned)
 
 
 def _done(exam: Exam, checkpoint: str, tracker: Tracker) -> BitMap64:

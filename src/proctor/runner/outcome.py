@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import duckdb
 
 from proctor.results import Reconciliation, RunDir, reconcile
+from proctor.rows import Event, told
 from proctor.runner.exam import Exam
 from proctor.runner.progress import Progress, Tracker, status_json
 from proctor.tasks import Summary
@@ -29,9 +31,10 @@ class RunOutcome:
     """A run that has ended.
 
     Attributes:
-        exit_code: 0 complete, 2 complete with too many errors, 3 incomplete, 130 interrupted.
-        summaries: what each checkpoint scored.
-        reasons: why engines were given up, by checkpoint.
+        exit_code: 0 complete, 1 complete but without metrics, 2 complete with too many errors, 3 incomplete,
+            130 interrupted.
+        summaries: what each checkpoint scored; one whose summary failed is not there.
+        reasons: why sweeps ended early or there are no metrics, by checkpoint.
         report: the report, None when it was not (or could not be) written.
     """
 
@@ -50,13 +53,25 @@ def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
     account = Reconciliation(
         [reconcile(run.results, name, exam.expected, tracker.repaired[name]) for name in tracker.checkpoints]
     )
-    summaries = {name: summarise(exam, name) for name in tracker.checkpoints}
+    summaries = dict(_summaries(exam, tracker))
     code = exit_code(account, exam.spec.limits.max_error_rate, interrupted=interrupted)
+    if account.complete and len(summaries) < len(account.ledgers):
+        code = ExitCode.MISTAKE
     run.write("reconciliation", {**account.to_json(), "exit_code": int(code)})
     run.write("metrics", {name: asdict(summary) for name, summary in summaries.items()})
     run.write("versions", {**(run.read("versions") or {}), **engine_versions(run)})
     run.write("status", status_json(tracker.snapshot, code.name.lower()))
-    return RunOutcome(run, code, account, summaries, tracker.snapshot, dict(tracker.broken_reasons))
+    return RunOutcome(run, code, account, summaries, tracker.snapshot, dict(tracker.reasons))
+
+
+def _summaries(exam: Exam, tracker: Tracker) -> Iterator[tuple[str, Summary]]:
+    """What each checkpoint scored; a user's own summary may raise anything, which costs the summary and not the run."""
+    for name in tracker.checkpoints:
+        try:
+            yield name, summarise(exam, name)
+        except (Exception, SystemExit) as error:
+            tracker.reasons[name] = f"no metrics, the task's summary failed: {told(error)}"
+            exam.run.append_event(Event("summary.failed", message=f"{name}: {told(error)}"))
 
 
 def engine_versions(run: RunDir) -> dict[str, str]:

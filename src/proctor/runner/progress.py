@@ -89,7 +89,7 @@ class Tracker:
         self._opened: set[str] = set()
         self._next_status = 0.0
         self.repaired: Counter[str] = Counter()
-        self.broken_reasons: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
 
     @property
     def checkpoints(self) -> list[str]:
@@ -145,7 +145,7 @@ class Tracker:
             yield
         finally:
             if self._broken:
-                self.broken_reasons[checkpoint] = next(iter(self._broken.values()))
+                self.reasons[checkpoint] = f"the engine was given up: {next(iter(self._broken.values()))}"
             self._broken = {}
             self._active(None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
@@ -21,6 +22,9 @@ from proctor.runner.prepare import prepare
 from proctor.sources.base import ReadGroup, Source
 
 _MB = 1_000_000
+_TASK_RETRIES = 2
+"""How often Ray runs a task again whose worker died. Its default is for ever, and a row that kills its reader would
+keep the run from ever ending; what is lost after these, the next sweep has in smaller groups."""
 
 
 class RowsDatasource(Datasource):
@@ -71,16 +75,28 @@ def stream(
     spec = exam.spec
     groups = exam.source.groups(todo, block_rows(spec.stream.block_rows, sweep), int(spec.stream.block_mb * _MB))
     _configure(exam)
+    with warnings.catch_warnings():
+        # Until 2.64 this is the only way to bound the retries of a task (see `_TASK_RETRIES`).
+        warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated", ray.util.annotations.RayDeprecationWarning)
+        tallies = _pipeline(exam, checkpoint, groups, sweep, hub)
+    for batch in tallies.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        yield from batch.to_pylist()
+
+
+def _pipeline(exam: Exam, checkpoint: str, groups: Sequence[ReadGroup], sweep: int, hub: HubClient) -> ray.data.Dataset:
+    """The stages; nothing runs before the data set is iterated."""
+    spec = exam.spec
+    task_options = {"num_cpus": _prepare_cpus(exam), "max_retries": _TASK_RETRIES}
     rows = ray.data.read_datasource(
-        RowsDatasource(exam.source, groups), override_num_blocks=len(groups), num_cpus=_prepare_cpus(exam)
+        RowsDatasource(exam.source, groups), override_num_blocks=len(groups), ray_remote_args=task_options
     )
-    tallies = (
+    return (
         rows.map_batches(
             prepare,
             batch_size=None,
             batch_format="pyarrow",
             fn_kwargs={"task": exam.task, "columns": spec.source.columns},
-            num_cpus=_prepare_cpus(exam),
+            **task_options,
         )
         .map_batches(
             Infer,
@@ -96,11 +112,9 @@ def stream(
             batch_size=None,
             batch_format="pyarrow",
             fn_kwargs={"desk": Desk(str(exam.run.root), checkpoint, sweep, exam.task)},
-            num_cpus=_prepare_cpus(exam),
+            **task_options,
         )
     )
-    for batch in tallies.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-        yield from batch.to_pylist()
 
 
 def block_rows(most: int, sweep: int) -> int:
