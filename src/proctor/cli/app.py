@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated, cast
 
@@ -45,6 +46,10 @@ def _options(
     """Options of every command; `main` looks at ``--debug`` itself, so that it also covers mistakes in parsing."""
 
 
+_SURROUNDINGS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG, errno.EMFILE}
+)
+"""What goes wrong around Proctor, wherever it is met: the disk, permissions, limits."""
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 """What typer raises for a command line that cannot be; typer itself does not export it."""
 
@@ -72,6 +77,9 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in _SURROUNDINGS:
+            stderr.print(f"[bold red]error:[/] {escaped(str(error))}", soft_wrap=True)
+            sys.exit(1)
         stderr.print(f"[bold red]internal error:[/] {escaped(f'{type(error).__name__}: {error}')}", soft_wrap=True)
         stderr.print("this is a fault of Proctor; run again with --debug and report the traceback")
         sys.exit(1)

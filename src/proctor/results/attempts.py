@@ -26,7 +26,10 @@ def last_errors(attempts: Path, checkpoint: str) -> dict[int, tuple[str, str]]:
     """For each row of `checkpoint` that was ever tried in vain: the last error kind and message, by row id."""
     errors: dict[int, tuple[str, str]] = {}
     for path in sorted(attempts.glob(f"try-{checkpoint}-*.parquet")):
-        table = pq.read_table(path, columns=["row_id", "checkpoint", "error_kind", "error_message"])
+        try:
+            table = pq.read_table(path, columns=["row_id", "checkpoint", "error_kind", "error_message"])
+        except (OSError, pa.ArrowInvalid):
+            continue  # history only: a damaged file costs its lines
         for row in table.to_pylist():
             if row["checkpoint"] == checkpoint:
                 errors[row["row_id"]] = (row["error_kind"], row["error_message"])

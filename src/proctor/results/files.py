@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from proctor.rows import UserError
+
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` make a file beside `path` under another name, syncs it to disk, and then names it `path`.
@@ -39,11 +41,17 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file, None where there is none."""
+    """The content of a JSON file, None where there is none.
+
+    Raises:
+        UserError: the file is not JSON (any more).
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise UserError("not JSON: somebody or something has damaged it", where=str(path)) from error
 
 
 def _put(draft: Path, text: str) -> None:

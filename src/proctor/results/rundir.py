@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
 from proctor.results.files import read_json, write_json, write_text
 from proctor.results.parts import parts_of
 from proctor.rows import Event, UserError
 from proctor.spec import RunSpec, build_spec, dump_spec
+from proctor.spec.yamltext import parse_yaml
 
 if TYPE_CHECKING:
     import duckdb
+
+_FOLDERS = ("results", "attempts", "stalls", "faults", "aside")
+_FILES = ("spec.yaml", "events.jsonl", "report.html", "records.csv", "records.jsonl", "records.parquet")
+_DOCUMENTS = ("source", "versions", "status", "reconciliation", "metrics")
+OWN_NAMES = (*_FOLDERS, *_FILES, *(f"{name}.json" for name in _DOCUMENTS))
+"""What a run keeps in its directory; whatever else lies there is not touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +71,16 @@ class RunDir:
             raise UserError("no run here (no spec.yaml)", where=str(root), fix="start one with `proctor run SPEC`")
         return run
 
+    def own_entries(self) -> list[Path]:
+        """What lies here under the names that a run uses; empty folders do not count."""
+        there = [self.root / name for name in OWN_NAMES]
+        return [path for path in there if path.is_file() or (path.is_dir() and any(path.iterdir()))]
+
     def create(self, spec: RunSpec) -> None:
         """Makes the directories and stores the resolved spec, secrets masked."""
         for folder in (self.root, self.results, self.attempts, self.stalls):
             folder.mkdir(parents=True, exist_ok=True)
+        self._end_last_event()
         write_text(self.root / "spec.yaml", dump_spec(spec))
 
     def spec(self) -> RunSpec | None:
@@ -81,12 +93,17 @@ class RunDir:
         if not path.is_file():
             return None
         try:
-            return build_spec(yaml.safe_load(path.read_text(encoding="utf-8")))
-        except UserError as error:
+            data, _ = parse_yaml(path.read_text(encoding="utf-8"), path.name)
+            return build_spec(data)
+        except (UserError, UnicodeDecodeError) as error:
             raise UserError(f"stored spec not understood: {error}", where=str(path), fix="use --fresh") from error
 
     def read(self, name: str) -> Any:
-        """A JSON file of the run, by its name without the suffix; None if absent."""
+        """A JSON file of the run, by its name without the suffix; None if absent.
+
+        Raises:
+            UserError: it is not JSON (any more).
+        """
         return read_json(self.root / f"{name}.json")
 
     def write(self, name: str, value: Any) -> None:
@@ -104,6 +121,12 @@ class RunDir:
             except msgspec.MsgspecError:
                 continue
         return events
+
+    def _end_last_event(self) -> None:
+        """Ends a line that a crash has cut short, so that the next event is not lost with it."""
+        if self.events_file.is_file() and self.events_file.read_bytes()[-1:] not in (b"", b"\n"):
+            with self.events_file.open("ab") as file:
+                file.write(b"\n")
 
     def append_event(self, event: Event) -> None:
         """Appends one event. Only for the driver, while no other process writes events."""
@@ -126,10 +149,14 @@ class RunDir:
         """Holds the run directory for one driver.
 
         Raises:
-            UserError: another process holds it.
+            UserError: another process holds it, or there can be no directory.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / ".lock").open("a+") as file:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = (self.root / ".lock").open("a+")
+        except OSError as error:
+            raise UserError(f"cannot be a run directory: {error.strerror}", where=str(self.root)) from error
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

@@ -71,7 +71,8 @@ def lift_tombstones(results: Path, checkpoint: str) -> int:
     lifted = 0
     for part in parts_of(results, checkpoint):
         if is_tombstone(part):
-            lifted += pq.read_metadata(part).num_rows
+            with contextlib.suppress(OSError, pa.ArrowInvalid):  # a damaged one has nothing to say either
+                lifted += pq.read_metadata(part).num_rows
             part.unlink()
     return lifted
 

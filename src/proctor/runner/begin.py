@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 
 import yaml
 
 from proctor.results import RunDir
+from proctor.results.rundir import OWN_NAMES
 from proctor.rows import UserError
 from proctor.runner.exam import Exam
 from proctor.spec import build_spec, differences, dump_spec
@@ -22,28 +25,50 @@ def begin(exam: Exam, *, fresh: bool) -> None:
     """Makes or reopens the run directory of `exam`.
 
     Raises:
-        UserError: the directory holds a run with another spec or other data, or the engine cannot work.
+        UserError: the directory holds a run with another spec or other data, or what is not a run's, or the engine
+            cannot work.
     """
+    _apart(exam)
+    _check_owner(exam.run, fresh=fresh)
     if fresh:
         set_aside(exam.run)
-    earlier = exam.run.spec()
-    if earlier is not None:
+    if exam.run.spec() is not None:
         _same_run(exam)
     exam.check_engines()
-    exam.run.create(exam.spec)
     exam.run.write("source", {"fingerprint": exam.source.fingerprint(), "rows": len(exam.expected)})
     exam.run.write("versions", versions())
+    exam.run.create(exam.spec)  # last: from here on this is a run
 
 
 def set_aside(run: RunDir) -> None:
     """Moves what an earlier run left into a folder of its own beside the run; nothing is deleted."""
-    entries = [p for p in run.root.iterdir() if p.name not in (".lock", "earlier")]
+    entries = run.own_entries()
     if not entries:
         return
     target = run.root / "earlier" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     target.mkdir(parents=True)
     for entry in entries:
         shutil.move(entry, target / entry.name)
+
+
+def _apart(exam: Exam) -> None:
+    """Results among the data would be taken for data, or go aside with an earlier run."""
+    source, root = Path(os.path.realpath(exam.spec.source.path)), Path(os.path.realpath(exam.run.root))
+    if source == root or any(source.is_relative_to(root / name) for name in OWN_NAMES):
+        raise UserError(
+            "the run directory and source.path are one", where=str(exam.run.root), fix="set another run_dir"
+        )
+
+
+def _check_owner(run: RunDir, *, fresh: bool) -> None:
+    """Nothing but a run of ours is resumed or put aside."""
+    names = [path.name for path in run.own_entries()]
+    if "source.json" not in names:
+        if names:
+            what = f"{', '.join(names)} there, but not of a run"
+            raise UserError(what, where=str(run.root), fix="set another run_dir, or move these away")
+    elif "spec.yaml" not in names and "results" in names and not fresh:
+        raise UserError("the results of a run whose spec.yaml is gone", where=str(run.root), fix="use --fresh")
 
 
 def versions() -> dict[str, str]:

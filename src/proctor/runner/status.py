@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from proctor.results import RunDir
@@ -42,7 +44,8 @@ def read_status(run: RunDir) -> RunStatus:
     for part in parts_of(run.results):
         if not is_tombstone(part):
             name = checkpoint_of(part)
-            done[name] = done.get(name, 0) + pq.read_metadata(part).num_rows
+            with contextlib.suppress(OSError, pa.ArrowInvalid):  # a damaged part runs again when the run is resumed
+                done[name] = done.get(name, 0) + pq.read_metadata(part).num_rows
     state = last.get("state", "starting")
     if run.live:
         state = "running"
