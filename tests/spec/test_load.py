@@ -41,8 +41,8 @@ def mistake(plain: dict[str, Any], *overrides: str) -> str:
         ("engine.batch_size=1.5", "engine.batch_size: input should be a valid integer"),
         ("engine.batch_size=0", "engine.batch_size: input should be greater than or equal to 1, not 0"),
         ("sampling.temperature=1e-3", "sampling.temperature: '1e-3' is text, not a number (write it without quotes"),
-        ("engine.kind=vlm", "engine: `kind` must be one of 'transformers', 'vllm', 'openai', 'scripted' (did you mean"),
-        ("task={}", "task: `kind` must be one of"),
+        ("engine.kind=vlm", "engine.kind: must be one of 'transformers', 'vllm', 'openai', 'scripted' (did you mean"),
+        ("task={}", "task.kind: must be one of"),
         ("engine.checkpoints=[]", "engine.checkpoints: list should have at least 1 item"),
         ("engine.checkpoints=[a/x, b/x]", "engine.checkpoints: checkpoint names must be unique, x is there more than"),
         ("engine.checkpoints=[{name: ../x, path: x}]", "engine.checkpoints.0.name: string should match pattern"),
@@ -144,6 +144,20 @@ def test_overrides_are_yaml_by_dotted_path_with_the_same_checks(tmp_path: Path, 
     assert spec.sampling.stop == ["a", "b"]
     assert [c.name for c in spec.engine.checkpoints] == ["a", "c"]
     assert spec.limits.max_error_rate == 0.5
+
+
+def test_a_mistake_in_an_override_is_not_blamed_on_the_file(tmp_path: Path, plain: dict[str, Any]) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(plain))
+    with pytest.raises(UserError) as caught:
+        load_spec(file, ["engine.batchsize=4"])
+    assert str(caught.value).startswith("--set engine.batchsize=4: engine.batchsize: unknown key")
+    with pytest.raises(UserError) as caught:
+        load_spec(file, ["engine.checkpoints.1={name: x}"])
+    assert str(caught.value).startswith("--set engine.checkpoints.1={name: x}: engine.checkpoints.1.path: required")
+    with pytest.raises(UserError) as caught:
+        load_spec(file, ["run_dir=x", "task.kind=driven"])
+    assert str(caught.value).startswith("--set task.kind=driven: task.kind: must be one of 'driving'")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any, lines: Li
     found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     first = found[0]
     key = _data_key(first["loc"], data)
+    if first["type"].startswith("union_tag_"):
+        key = (*key, "kind")
     what, fix = _describe(first, key, model, data)
     if len(found) > 1:
         what += f" [and {len(found) - 1} more]"
@@ -38,7 +40,7 @@ def _describe(error: ErrorDetails, key: Key, model: type[BaseModel], data: Any) 
         return f"{value!r} is text, not a boolean", fix
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         expected = error.get("ctx", {}).get("expected_tags", "")
-        return f"`kind` must be one of {expected}", _nearest_word(value, expected)
+        return f"must be one of {expected}", _nearest_word(value, expected)
     if isinstance(value, str) and kind in ("int_type", "float_type"):
         return f"{value!r} is text, not a number", "write it without quotes (and 1e-3 as 1.0e-3)"
     message = error["msg"].removeprefix("Value error, ")

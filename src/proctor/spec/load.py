@@ -12,6 +12,7 @@ from proctor.rows import UserError
 from proctor.spec.engine import LocalEngineBase
 from proctor.spec.explain import explain
 from proctor.spec.run import RunSpec
+from proctor.spec.task import PythonTaskSpec
 from proctor.spec.yamltext import Lines, parse_value, parse_yaml
 
 
@@ -32,6 +33,7 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> RunSpec:
     data, lines = parse_yaml(text, str(path))
     for override in overrides:
         apply_override(data, override)
+        lines.override(override)
     return build_spec(data, base=path.parent, lines=lines)
 
 
@@ -102,7 +104,11 @@ def anchored(spec: RunSpec, base: Path) -> RunSpec:
         python = anchor(engine.python) if engine.python and "/" in engine.python else engine.python
         engine = engine.model_copy(update={"checkpoints": checkpoints, "python": python})
     source = spec.source.model_copy(update={"path": anchor(spec.source.path)})
-    return spec.model_copy(update={"run_dir": anchor(spec.run_dir), "source": source, "engine": engine})
+    task = spec.task
+    if isinstance(task, PythonTaskSpec):
+        task = task.model_copy(update={"directory": anchor(task.directory)})
+    parts = {"run_dir": anchor(spec.run_dir), "source": source, "engine": engine, "task": task}
+    return spec.model_copy(update=parts)
 
 
 def _at_home(path: str) -> Path:

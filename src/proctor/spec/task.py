@@ -76,6 +76,8 @@ class PythonTaskSpec(SpecModel):
     """Which task."""
     python: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
     """``module:Class`` of a class with the methods of `proctor.tasks.Task`."""
+    directory: str = "."
+    """Directory in which the module is looked up first; a relative path starts at the directory of the spec file."""
     options: dict[str, JsonValue] = {}
     """Keyword arguments for the class."""
 

@@ -15,13 +15,22 @@ _MOST_NODES = 1_000_000
 
 
 class Lines:
-    """Where each key of a YAML file stands."""
+    """Where each key of a YAML file stands, or which override set it."""
 
     def __init__(self, name: str, numbers: dict[Key, int]) -> None:
         self._name, self._numbers = name, numbers
+        self._overrides: dict[Key, str] = {}
+
+    def override(self, text: str) -> None:
+        """Notes that the override `text` (``key.path=value``) has set its key, and all below it."""
+        path = text.partition("=")[0].split(".")
+        self._overrides[tuple(int(step) if step.isdigit() else step for step in path)] = text
 
     def where(self, key: Key) -> str:
-        """``file:line`` of `key`, or of its closest parent that the file has."""
+        """``file:line`` of `key`, or of its closest parent that the file has; ``--set ...`` if that has set it."""
+        for length in range(len(key), 0, -1):
+            if key[:length] in self._overrides:
+                return f"--set {self._overrides[key[:length]]}"
         while key and key not in self._numbers:
             key = key[:-1]
         return f"{self._name}:{self._numbers[key]}" if key else self._name

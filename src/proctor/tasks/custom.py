@@ -31,22 +31,18 @@ class CustomTask:
     module anew (from the same directory), and the instance itself may hold what cannot be pickled.
     """
 
-    def __init__(self, spec: PythonTaskSpec, directory: str) -> None:
-        self._spec, self._directory = spec, directory
-        self._task = _instance(spec, directory)
-        self._columns = _columns(spec, self._task)
-
-    @classmethod
-    def of(cls, spec: PythonTaskSpec) -> CustomTask:
-        """The task that `spec` names; modules of the current directory can be named.
+    def __init__(self, spec: PythonTaskSpec) -> None:
+        """Makes the task that `spec` names; a relative `spec.directory` starts at the working directory.
 
         Raises:
             UserError: no such module or class, a class without the methods of a task, options that do not fit.
         """
-        return cls(spec, str(Path.cwd()))
+        self._spec = spec.model_copy(update={"directory": str(Path(spec.directory).absolute())})
+        self._task = _instance(self._spec)
+        self._columns = _columns(spec, self._task)
 
-    def __reduce__(self) -> tuple[Callable[..., CustomTask], tuple[PythonTaskSpec, str]]:
-        return (CustomTask, (self._spec, self._directory))
+    def __reduce__(self) -> tuple[Callable[..., CustomTask], tuple[PythonTaskSpec]]:
+        return (CustomTask, (self._spec,))
 
     @property
     def columns(self) -> Mapping[str, pa.DataType]:
@@ -85,9 +81,9 @@ def _plain_number(value: Any) -> Any:
     raise TypeError(f"a summary cannot hold a {type(value).__name__}")
 
 
-def _instance(spec: PythonTaskSpec, directory: str) -> Task:
+def _instance(spec: PythonTaskSpec) -> Task:
     module_name, _, class_name = spec.python.partition(":")
-    task_class = _class(_module(module_name, directory, spec.python), class_name, spec.python)
+    task_class = _class(_module(module_name, spec.directory, spec.python), class_name, spec.python)
     missing = [name for name in _METHODS if not callable(getattr(task_class, name, None))]
     if missing:
         raise UserError(f"has no method {', '.join(missing)}", where=spec.python, fix="see proctor.tasks.Task")
@@ -120,7 +116,11 @@ def _class(module: ModuleType, name: str, where: str) -> type[Any]:
     found = getattr(module, name, None)
     if isinstance(found, type):
         return found
-    classes = [key for key, value in vars(module).items() if isinstance(value, type) and not key.startswith("_")]
+    classes = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__ and not key.startswith("_")
+    ]
     what = f"{name!r} is not a class" if found is not None else f"module {module.__name__!r} has no class {name!r}"
     raise UserError(what, where=where, fix=f"its classes: {', '.join(sorted(classes)) or 'none'}")
 

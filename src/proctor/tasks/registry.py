@@ -44,4 +44,4 @@ def make_task(spec: TaskSpec, columns: ColumnsSpec) -> Task:
         case PythonTaskSpec():
             from proctor.tasks.custom import CustomTask
 
-            return CustomTask.of(spec)
+            return CustomTask(spec)
