@@ -53,6 +53,7 @@ def basename(name: str) -> Callable[[dict[str, Any]], object]:
         (basename("/etc/passwd"), "index.json: shards[1].raw_data.basename: '/etc/passwd' does not lie inside"),
         (basename(""), "index.json: shards[1].raw_data.basename: '' does not lie inside"),
         (basename("a\0b"), "does not lie inside"),
+        (basename("./shard.00000.mds"), "index.json: shards[1]: 'shard.00000.mds' is the file of shards[0], too"),
     ],
 )  # fmt: skip
 def test_mistakes_name_file_shard_and_field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -128,6 +128,7 @@ def read_index(path: str | Path, *, allow_pickle: bool = False) -> Index:
         _check_shard(entry, parsed.shards[0], f"{file}: shards[{number}]")
         first_row = shards[-1].first_row + shards[-1].samples if shards else 0
         shards.append(_shard_info(entry, number, first_row))
+    _check_names(shards, file)
     columns = _columns(parsed.shards[0], str(file), allow_pickle) if shards else ()
     rows = shards[-1].first_row + shards[-1].samples if shards else 0
     return Index(file.parent, columns, tuple(shards), rows, _fingerprint(content))
@@ -180,6 +181,16 @@ def _check_shard(entry: _ShardEntry, first: _ShardEntry, where: str) -> None:
     if entry.zip_data is not None:
         _check_file(entry.zip_data, f"{where}.zip_data")
     _check_sizes(entry, where)
+
+
+def _check_names(shards: Sequence[ShardInfo], file: Path) -> None:
+    """Two shards in one file would be the same rows twice, under other ids."""
+    seen: dict[str, int] = {}
+    for shard in shards:
+        for name in {str(PurePosixPath(f.basename)) for f in (shard.raw, shard.zipped) if f is not None}:
+            if seen.setdefault(name, shard.number) != shard.number:
+                where = f"{file}: shards[{shard.number}]"
+                raise UserError(f"{name!r} is the file of shards[{seen[name]}], too", where=where)
 
 
 def _check_file(entry: _FileEntry, where: str) -> None:
