@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from proctor.rows import UserError
@@ -66,6 +68,12 @@ def test_a_driver_that_died_while_it_opened_the_run_left_no_obstacle(make_spec: 
     (exam.run.root / "spec.yaml").unlink()
     begin(exam, fresh=False)
     assert exam.run.spec() == exam.spec
+
+
+def test_nothing_to_evaluate_is_not_a_complete_run(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"question": pa.array([], pa.string())}), tmp_path / "rows.parquet")
+    with pytest.raises(UserError, match=r"rows\.parquet: no rows: nothing to evaluate"):
+        in_place(tmp_path, kind="parquet", path=str(tmp_path / "rows.parquet"))
 
 
 @pytest.mark.parametrize("path", ["", "results"])

@@ -47,7 +47,10 @@ class Exam:
         check_columns(source.columns(), spec.source.columns)
         _check_template(spec, source)
         task = make_task(spec.task, spec.source.columns)
-        return cls(spec, RunDir(Path(spec.run_dir)), source, task, source.expected())
+        expected = source.expected()
+        if not expected:
+            raise UserError("no rows: nothing to evaluate", where=spec.source.path)
+        return cls(spec, RunDir(Path(spec.run_dir)), source, task, expected)
 
     @property
     def record_schema(self) -> pa.Schema:
