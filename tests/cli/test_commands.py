@@ -131,7 +131,7 @@ def test_names_and_messages_are_shown_as_they_are(tmp_path: Path, odd: str) -> N
     write_records(kept.results, pa.Table.from_pylist([message], schema=SCHEMA))
     assert shown in proctor("errors", kept.root).stdout
     rows.write_text(json.dumps({"q": odd}) + "\n")
-    plan = proctor("plan", kept.root / "spec.yaml").stdout
+    plan = proctor("plan", kept.root / "spec.yaml", "--set", f"run_dir={tmp_path / 'new'}").stdout
     assert f"1 row from {rows.parent}/{shown} (jsonl)" in plan
     assert f"user: {shown}" in plan
 
@@ -183,6 +183,7 @@ def test_status_reads_the_files_alone(run_dir: Path) -> None:
     assert status["state"] == "crashed"
     assert status["total"] == 6
     assert status["done"] == {"a": 5, "b": 5}
+    assert status["errors"] == {"a": 1, "b": 1}
     with RunDir(run_dir).locked():
         assert "running" in proctor("status", run_dir).stdout
 

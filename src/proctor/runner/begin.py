@@ -28,16 +28,25 @@ def begin(exam: Exam, *, fresh: bool) -> None:
         UserError: the directory holds a run with another spec or other data, or what is not a run's, or the engine
             cannot work.
     """
-    _apart(exam)
-    _check_owner(exam.run, fresh=fresh)
+    check(exam, fresh=fresh)
     if fresh:
         set_aside(exam.run)
-    if exam.run.spec() is not None:
-        _same_run(exam)
-    exam.check_engines()
     exam.run.write("source", {"fingerprint": exam.source.fingerprint(), "rows": len(exam.expected)})
     exam.run.write("versions", versions())
     exam.run.create(exam.spec)  # last: from here on this is a run
+
+
+def check(exam: Exam, *, fresh: bool = False) -> None:
+    """Whether a run of `exam` may begin; changes nothing.
+
+    Raises:
+        UserError: as `begin`.
+    """
+    _apart(exam)
+    _check_owner(exam.run, fresh=fresh)
+    if not fresh and exam.run.spec() is not None:
+        _same_run(exam)
+    exam.check_engines()
 
 
 def set_aside(run: RunDir) -> None:

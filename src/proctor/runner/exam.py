@@ -98,6 +98,11 @@ def _check_template(spec: RunSpec, source: Source) -> None:
     """A template that names no column of the source would cost every row."""
     template = None if isinstance(spec.task, PythonTaskSpec) else spec.task.prompt
     names = [] if template is None else template_fields(template)
+    pictured = [name for name in names if name in spec.source.columns.images]
+    if pictured:
+        raise UserError(
+            f"{pictured[0]!r} is an image column", where="task.prompt", fix="leave it out: images stand before the text"
+        )
     missing = [name for name in names if name not in source.columns().names]
     if missing:
         columns = ", ".join(source.columns().names)

@@ -11,6 +11,7 @@ sweep, or the next run of the same command, has them.
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import count
 from typing import NamedTuple
 
 from pyroaring import BitMap64
@@ -24,7 +25,7 @@ from proctor.runner.hub import HubClient
 from proctor.runner.interrupts import interruptible
 from proctor.runner.outcome import RunOutcome, conclude
 from proctor.runner.progress import Observer, Tracker, quiet
-from proctor.runner.stream import block_rows, stream
+from proctor.runner.stream import Sweep, smaller, stream
 from proctor.spec import RunSpec
 
 
@@ -67,16 +68,26 @@ def evaluate(exam: Exam, tracker: Tracker) -> None:
 
 
 def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hub: HubClient) -> None:
-    """Sweeps over the rows that `checkpoint` has not answered, until none is left or a sweep gets no further."""
+    """Sweeps over the rows that `checkpoint` has not answered, until none is left or a sweep gets no further.
+
+    Rows that vanished with their worker run again in ever smaller blocks, until the guilty one stands alone; such
+    sweeps do not count as tries, and there are few of them, since the blocks shrink fast.
+    """
     lift_tombstones(exam.run.results, checkpoint)
-    for sweep in range(1, exam.spec.limits.sweeps + 1):
+    company, tries = exam.spec.stream.block_rows, 0
+    for sweep in count(1):
         hub.emit(Event("sweep.started", count=len(todo), message=f"{checkpoint}: sweep {sweep}"))
-        swept = sweep_once(exam, checkpoint, todo, sweep, tracker, hub)
+        swept = sweep_once(exam, Sweep(checkpoint, sweep, company), todo, tracker, hub)
         left = exam.expected - _done(exam, checkpoint, tracker)
         hub.emit(Event("sweep.ended", count=len(left), message=f"{checkpoint}: {len(left)} rows left"))
-        # Rows that vanished, unlike those that came back with an error, have better chances in smaller company.
-        smaller = swept.returned < len(todo) and block_rows(exam.spec.stream.block_rows, sweep) > 1
-        if not left or swept.gave_up or (left == todo and not smaller):
+        if swept.vanished and company > 1:
+            company = smaller(company)
+        else:
+            tries += 1
+            stuck = left == todo and not swept.failed
+            if stuck or tries == exam.spec.limits.sweeps:
+                break
+        if not left or swept.gave_up:
             break
         todo = left
     if left:
@@ -84,27 +95,32 @@ def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hu
 
 
 class Swept(NamedTuple):
-    """How a sweep ended: how many rows came back, with whatever outcome, and whether it was given up."""
+    """How a sweep ended: how many rows did not come back in any way, and what cut it short.
 
-    returned: int
+    `gave_up` is for want of an engine in order, `failed` for an error of the stream itself.
+    """
+
+    vanished: int = 0
     gave_up: bool = False
+    failed: bool = False
 
 
-def sweep_once(exam: Exam, checkpoint: str, todo: BitMap64, sweep: int, tracker: Tracker, hub: HubClient) -> Swept:
+def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: HubClient) -> Swept:
     """One pass of the stream over `todo`; it is given up when every engine is out of order."""
-    returned = 0
+    checkpoint, returned = sweep.checkpoint, 0
     try:
-        with closing(stream(exam, checkpoint, todo, sweep, hub)) as tallies, tracker.sweeping(checkpoint, sweep):
+        with closing(stream(exam, sweep, todo, hub)) as tallies, tracker.sweeping(checkpoint, sweep.number):
             for tally in tallies:
                 returned += tally["rows"]
                 tracker.add(checkpoint, tally)
                 if tracker.all_engines_broken:
-                    return Swept(returned, gave_up=True)
+                    return Swept(gave_up=True)
     except Exception as error:  # whatever ends the stream early, its rows are unanswered, and that is all
-        reason = f"sweep {sweep} ended early: {told(error)}"
+        reason = f"sweep {sweep.number} ended early: {told(error)}"
         tracker.reasons[checkpoint] = reason
         hub.emit(Event("sweep.failed", action="rows left to the next sweep", message=f"{checkpoint}: {reason}"))
-    return Swept(returned)
+        return Swept(failed=True)
+    return Swept(vanished=len(todo) - returned)
 
 
 def _done(exam: Exam, checkpoint: str, tracker: Tracker) -> BitMap64:

@@ -8,10 +8,10 @@ from typing import Any
 from pyroaring import BitMap64
 
 from proctor.results.settle import done_ids
-from proctor.rows import ImagePart, Prompt, Sample
+from proctor.rows import ImagePart, Prompt, Sample, told
+from proctor.runner.begin import check
 from proctor.runner.cluster import wanted_cpus
 from proctor.runner.exam import Exam
-from proctor.runner.stream import block_rows
 from proctor.sources.samples import to_samples
 from proctor.spec import RunSpec, warnings_of
 
@@ -43,13 +43,14 @@ class Plan:
 
 
 def make_plan(spec: RunSpec) -> Plan:
-    """Plans `spec` without side effects: reads ids and one row, writes nothing, starts nothing.
+    """Plans `spec` without side effects: reads ids and one row, writes nothing, starts no engine.
 
     Raises:
-        UserError: the spec, its source or its task cannot work.
+        UserError: the spec, its source, task or engine cannot work, or the run directory holds another run.
     """
     exam = Exam.of(spec)
-    groups = exam.source.groups(exam.expected, block_rows(spec.stream.block_rows, 1), int(spec.stream.block_mb * 1e6))
+    check(exam)
+    groups = exam.source.groups(exam.expected, spec.stream.block_rows, int(spec.stream.block_mb * 1e6))
     return Plan(
         rows=len(exam.expected),
         columns={field.name: str(field.type) for field in exam.source.columns()},
@@ -72,7 +73,10 @@ def _preview(exam: Exam) -> str:
     blocks = [block for group in first for block in exam.source.read(group)]
     for sample in (s for block in blocks for s in to_samples(block, exam.spec.source.columns)):
         if isinstance(sample, Sample):
-            return prompt_text(exam.task.prompt(sample))
+            try:
+                return prompt_text(exam.task.prompt(sample))
+            except Exception as error:  # a task may raise anything, and here it says what every row may say
+                return f"(the task cannot make the first prompt: {told(error)})"
         return f"(the first row cannot be read: {sample.failure.message})"
     return "(no rows)"
 

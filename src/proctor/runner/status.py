@@ -20,6 +20,7 @@ class RunStatus:
     Attributes:
         state: ``running``, ``crashed`` (its driver is gone without a word), or the name of its exit code.
         done: rows with a final record, by checkpoint.
+        errors: those of them that ended in an error.
         total: rows expected of each checkpoint.
         last: the last ``status.json``.
         verdict: the last ``reconciliation.json``, None before the run first closed.
@@ -28,6 +29,7 @@ class RunStatus:
     state: str
     total: int
     done: dict[str, int]
+    errors: dict[str, int]
     last: dict[str, Any]
     verdict: dict[str, Any] | None
 
@@ -40,16 +42,26 @@ def read_status(run: RunDir) -> RunStatus:
     """
     last = run.read("status") or {}
     spec = run.spec()
-    done = {checkpoint.name: 0 for checkpoint in spec.engine.checkpoints} if spec else {}
+    names = [checkpoint.name for checkpoint in spec.engine.checkpoints] if spec else []
+    done, errors = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
     for part in parts_of(run.results):
         if not is_tombstone(part):
             name = checkpoint_of(part)
             with contextlib.suppress(OSError, pa.ArrowInvalid):  # a damaged part runs again when the run is resumed
-                done[name] = done.get(name, 0) + pq.read_metadata(part).num_rows
+                footer = pq.read_metadata(part)
+                done[name] = done.get(name, 0) + footer.num_rows
+                errors[name] = errors.get(name, 0) + _set_values(footer, "error_kind")
     state = last.get("state", "starting")
     if run.live:
         state = "running"
     elif state in ("running", "starting"):
         state = "crashed"
     total = (run.read("source") or {}).get("rows", 0)
-    return RunStatus(state, total, done, last, run.read("reconciliation"))
+    return RunStatus(state, total, done, errors, last, run.read("reconciliation"))
+
+
+def _set_values(footer: pq.FileMetaData, column: str) -> int:
+    """How many rows of a part have a value in `column`, by the statistics in its footer."""
+    position = footer.schema.names.index(column)
+    columns = [footer.row_group(number).column(position) for number in range(footer.num_row_groups)]
+    return sum(c.num_values - c.statistics.null_count for c in columns)

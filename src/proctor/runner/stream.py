@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import ray
@@ -65,25 +65,31 @@ def _read_task(source: ray.ObjectRef, group: ReadGroup) -> ReadTask:
     return ReadTask(read, metadata)
 
 
-def stream(
-    exam: Exam, checkpoint: str, todo: BitMap64, sweep: int, hub: HubClient
-) -> Generator[dict[str, Any], None, None]:
+class Sweep(NamedTuple):
+    """One pass over the unanswered rows of a checkpoint: its number (1, 2, ...) and the most rows in a block."""
+
+    checkpoint: str
+    number: int
+    block_rows: int
+
+
+def stream(exam: Exam, sweep: Sweep, todo: BitMap64, hub: HubClient) -> Generator[dict[str, Any], None, None]:
     """Runs `todo` through the engines once and yields a tally (see `blocks.TALLY`) for each block that was written.
 
     Closing the iterator ends the execution. Rows that do not come back are simply still unanswered.
     """
     spec = exam.spec
-    groups = exam.source.groups(todo, block_rows(spec.stream.block_rows, sweep), int(spec.stream.block_mb * _MB))
+    groups = exam.source.groups(todo, sweep.block_rows, int(spec.stream.block_mb * _MB))
     _configure(exam)
     with warnings.catch_warnings():
         # Until 2.64 this is the only way to bound the retries of a task (see `_TASK_RETRIES`).
         warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated", ray.util.annotations.RayDeprecationWarning)
-        tallies = _pipeline(exam, checkpoint, groups, sweep, hub)
+        tallies = _pipeline(exam, sweep, groups, hub)
     for batch in tallies.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
         yield from batch.to_pylist()
 
 
-def _pipeline(exam: Exam, checkpoint: str, groups: Sequence[ReadGroup], sweep: int, hub: HubClient) -> ray.data.Dataset:
+def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubClient) -> ray.data.Dataset:
     """The stages; nothing runs before the data set is iterated."""
     spec = exam.spec
     task_options = {"num_cpus": _prepare_cpus(exam), "max_retries": _TASK_RETRIES}
@@ -102,7 +108,7 @@ def _pipeline(exam: Exam, checkpoint: str, groups: Sequence[ReadGroup], sweep: i
             Infer,
             batch_size=None,
             batch_format="pyarrow",
-            fn_constructor_args=(exam.engine_setup(checkpoint), hub),
+            fn_constructor_args=(exam.engine_setup(sweep.checkpoint), hub),
             compute=_engines(exam, len(groups)),
             num_cpus=spec.engine.cpus_per_replica,
             num_gpus=spec.engine.gpus_per_replica or None,
@@ -111,15 +117,15 @@ def _pipeline(exam: Exam, checkpoint: str, groups: Sequence[ReadGroup], sweep: i
             finish,
             batch_size=None,
             batch_format="pyarrow",
-            fn_kwargs={"desk": Desk(str(exam.run.root), checkpoint, sweep, exam.task)},
+            fn_kwargs={"desk": Desk(str(exam.run.root), sweep.checkpoint, sweep.number, exam.task)},
             **task_options,
         )
     )
 
 
-def block_rows(most: int, sweep: int) -> int:
-    """Rows in a block of the given sweep (1, 2, ...): what vanished runs again in smaller company each time."""
-    return max(1, most // 8 ** (sweep - 1))
+def smaller(block_rows: int) -> int:
+    """Rows in a block when blocks of `block_rows` have vanished: fast to 1, so that few sweeps find the guilty row."""
+    return max(1, block_rows // 16)
 
 
 def _engines(exam: Exam, blocks: int) -> ActorPoolStrategy:
