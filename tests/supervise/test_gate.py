@@ -32,3 +32,10 @@ def test_a_failure_carries_no_text() -> None:
 def test_an_answer_passes_as_it_is() -> None:
     response = Response(4, text=" yes\n", finish_reason="length")
     assert examined(response) is response
+
+
+@pytest.mark.parametrize("tokens", [-1, 2**31, 10**14])
+def test_a_number_of_tokens_that_no_prompt_has_is_left_out(tokens: int) -> None:
+    assert examined(Response(4, text="yes", prompt_tokens=tokens)) == Response(4, text="yes")
+    failure = Failure(ErrorKind.INFER_OOM, "out of memory")
+    assert examined(Response(4, failure=failure, prompt_tokens=tokens)) == Response(4, failure=failure)

@@ -1,10 +1,42 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from proctor.engines import EngineConfig
 from tests.supervise.helpers import Supervised, ask, failures, scripted
+
+
+class _WrongKey(BaseHTTPRequestHandler):
+    """A server that lists its models to everybody and answers nobody."""
+
+    def do_GET(self) -> None:
+        self._reply(200, b'{"object": "list", "data": [{"id": "m"}]}')
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._reply(401, b'{"error": {"message": "wrong key"}}')
+
+    def log_message(self, *_: object) -> None:
+        return
+
+    def _reply(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def wrong_key() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _WrongKey) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
 
 Start = Callable[..., Supervised]
 
@@ -56,6 +88,18 @@ def test_a_mistake_of_the_user_is_fatal_at_once(supervise: Start, tmp_path: Path
     assert "row_mss" in one.supervisor.fatal
     assert one.supervisor.counters.starts == 1
     assert failures(one.answers([1])) == {1: "engine.init_failed"}
+
+
+def test_a_mistake_of_the_user_that_shows_at_work_is_no_rows_fault(supervise: Start) -> None:
+    with wrong_key() as port:
+        options = {"base_url": f"http://127.0.0.1:{port}/v1"}
+        one = supervise(EngineConfig("openai", model="m", batch_size=4, options=options))
+        responses = one.answers(range(20))
+    assert failures(responses) == dict.fromkeys(range(20), "engine.init_failed")
+    assert one.supervisor.fatal is not None
+    assert "401" in one.supervisor.fatal
+    assert "quarantine.verdict" not in one.kinds()
+    assert one.event("engine.init_failed").data["phase"] == "work"
 
 
 def test_an_interpreter_that_is_not_there_is_fatal(supervise: Start, tmp_path: Path) -> None:

@@ -181,7 +181,9 @@ class Loop:
         else:
             self.counters.crashes += 1
         in_flight = self.ledger.take_back()
-        if worked and (in_flight or self._productive):
+        if found.mistake is not None:  # no row is to blame, whenever it shows
+            self._failed_to_start(found, phase="work" if worked else "load")
+        elif worked and (in_flight or self._productive):
             self._failed_at_work(found, in_flight, time.monotonic() - began)
         else:
             self._failed_to_start(found)
@@ -208,7 +210,7 @@ class Loop:
         if self.breaker.convicted():
             self._open_breaker(f"the engine fails with every row that it is given: {found.message}", fatal=False)
 
-    def _failed_to_start(self, found: Death) -> None:
+    def _failed_to_start(self, found: Death, phase: str = "load") -> None:
         used_up = self.breaker.start_failed()
         if found.mistake is not None:
             self._open_breaker(str(found.mistake), fatal=True)
@@ -220,7 +222,7 @@ class Loop:
             "engine.stalled" if found.stalled else "engine.init_failed",
             found.message,
             action="none" if self._start_at == inf else f"start again in {self._start_at - time.monotonic():.1f} s",
-            data={**found.facts, "phase": "load", "failed_starts": self.breaker.failures},
+            data={**found.facts, "phase": phase, "failed_starts": self.breaker.failures},
         )
 
     def _open_breaker(self, reason: str, *, fatal: bool) -> None:
