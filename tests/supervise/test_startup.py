@@ -109,6 +109,13 @@ def test_an_interpreter_that_is_not_there_is_fatal(supervise: Start, tmp_path: P
     assert "engine.python" in one.supervisor.fatal
 
 
+def test_a_configuration_may_be_larger_than_the_connection_takes_at_once(supervise: Start, tmp_path: Path) -> None:
+    one = supervise(scripted(tmp_path, answers={"1": 5_000_000 * "x"}), load_seconds=10)
+    responses = one.answers([1, 2])
+    assert failures(responses) == {}
+    assert len(responses[1].text or "") == 5_000_000
+
+
 def test_a_load_that_takes_too_long_is_ended(supervise: Start, tmp_path: Path) -> None:
     one = supervise(scripted(tmp_path, load_seconds=60), load_seconds=0.7, init_attempts=1)
     stalled = one.wait_for("engine.stalled")

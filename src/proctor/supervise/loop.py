@@ -137,12 +137,15 @@ class Loop:
             self.breaker.answered()
 
     def _hand_out(self) -> None:
-        if self.engine is None or not self.ready:
+        if self.engine is None:
             return
         line = self.engine.line
-        for request in self.ledger.hand_out(self._settings.window):
-            line.send(wire.Work(request))
-        line.flush()
+        if self.ready:
+            for request in self.ledger.hand_out(self._settings.window):
+                line.send(wire.Work(request))
+        line.flush()  # also before it is ready: the configuration alone may be more than the connection takes at once
+        if not self.ready:
+            return
         if not self.ledger.with_child:
             self._deadline.stop()
         elif not self._deadline.running:
