@@ -21,6 +21,23 @@ def test_every_default_is_written_out(plain: dict[str, Any]) -> None:
     assert stored["source"]["verify_hashes"] is True
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["HF_TOKEN", "token2", "clientSecret", "MY_ACCESS_TOKEN_2", "passphrase", "GITHUB_PAT", "x-api-key", "apikey"],
+)
+def test_what_is_called_like_a_secret_is_masked_with_all_it_holds(name: str) -> None:
+    assert masked({name: "s"}) == {name: "***"}
+    assert masked({name: {"value": ["s"]}}) == {name: {"value": ["***"]}}
+    assert masked(f"https://u:p@ss@host/v1?{name}=s&n=1") == f"https://***@host/v1?{name}=***&n=1"
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "tokenizer", "keyboard", "api_key_env", "path", "7"])
+def test_what_is_not_called_like_a_secret_is_shown(name: str) -> None:
+    value: int | str = 64 if name == "max_tokens" else "shown"
+    assert masked({name: value}) == {name: value}
+    assert masked("a question? key=x") == "a question? key=x"
+
+
 def test_secrets_are_masked_wherever_they_stand() -> None:
     data = {
         "options": {"api_key": "abc", "hf_token": "def", "n": 1, "nested": [{"password": "x"}]},

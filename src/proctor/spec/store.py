@@ -10,8 +10,13 @@ import yaml
 from proctor.spec.run import RunSpec
 
 MASK = "***"
-_SECRET_KEY = re.compile(r"(?:^|[_-])(?:api[_-]?key|key|token|secret|password|passwd|authorization)$", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
+_SECRET_WORDS = frozenset(
+    {"secret", "password", "passwd", "pwd", "passphrase", "credential", "credentials", "authorization", "bearer"}
+)
+_SECRET_LAST_WORDS = frozenset({"key", "keys", "apikey", "token", "tokens", "auth", "pat", "cookie"})
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_URL_PASSWORD = re.compile(r"(?<=://)[^/\s]*@")
+_URL_PARAMETER = re.compile(r"(?<=[?&])([^=&#\s]+)=([^&#\s]+)")
 
 
 def dump_spec(spec: RunSpec) -> str:
@@ -19,12 +24,22 @@ def dump_spec(spec: RunSpec) -> str:
     return yaml.safe_dump(masked(spec.model_dump(mode="json")), sort_keys=False, allow_unicode=True)
 
 
-def masked(value: Any, key: str = "") -> Any:
-    """A copy of plain data in which values of secret-looking keys, and passwords inside URLs, are masked."""
+def masked(value: Any, *, secret: bool = False) -> Any:
+    """A copy of plain data in which the values of secret-looking keys, and secrets inside URLs, are masked."""
     if isinstance(value, dict):
-        return {k: masked(v, str(k)) for k, v in value.items()}
+        return {key: masked(inner, secret=secret or _is_secret(str(key))) for key, inner in value.items()}
     if isinstance(value, list):
-        return [masked(v, key) for v in value]
+        return [masked(inner, secret=secret) for inner in value]
     if isinstance(value, str):
-        return MASK if _SECRET_KEY.search(key) and value else _URL_PASSWORD.sub(f"{MASK}@", value)
+        return MASK if secret and value else _URL_PARAMETER.sub(_parameter, _URL_PASSWORD.sub(f"{MASK}@", value))
     return value
+
+
+def _is_secret(name: str) -> bool:
+    """Whether `name` (``HF_TOKEN``, ``clientSecret``, ``api-key-2``) is that of something nobody else should read."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    return bool(words) and (words[-1] in _SECRET_LAST_WORDS or not _SECRET_WORDS.isdisjoint(words))
+
+
+def _parameter(found: re.Match[str]) -> str:
+    return f"{found[1]}={MASK}" if "://" in found.string and _is_secret(found[1]) else found[0]
