@@ -105,11 +105,12 @@ def test_a_killed_driver_costs_only_what_was_in_flight(spec_file: Path) -> None:
     assert (ledger["answered"], ledger["repaired"]) == (ROWS, 0)
 
 
-def test_ctrl_c_leaves_a_run_that_can_be_resumed(spec_file: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_a_run_that_can_be_resumed(spec_file: Path, number: signal.Signals) -> None:
     run_dir = spec_file.parent / "run"
     process = start(spec_file)
     wait_for_rows(run_dir, 200)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
     last = json.loads(out.splitlines()[-1])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,7 +26,8 @@ def cluster(spec: RunSpec) -> Iterator[dict[str, float]]:
     """
     mine = not ray.is_initialized()
     if mine:
-        _connect(spec)
+        with _signals_kept():
+            _connect(spec)
     try:
         resources = ray.cluster_resources()
         _check_room(spec, resources)
@@ -59,6 +62,17 @@ def _connect(spec: RunSpec) -> None:
             include_dashboard=False,
             **common,
         )
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray takes SIGTERM for itself when it starts, and would leave at once: no reconciliation, no word of resuming."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
