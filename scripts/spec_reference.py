@@ -93,6 +93,8 @@ def row(name: str, field: FieldInfo) -> str:
 
 def kind(annotation: Any) -> str:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return kind(arguments[0])
     if origin is typing.Literal:
         return " or ".join(f"`{value}`" for value in arguments)
     if origin in (list, dict):

@@ -127,12 +127,15 @@ def test_settling_any_overlap_keeps_every_key_exactly_once(groups: list[set[int]
 def test_tombstones_tell_the_last_error_and_give_way(tmp_path: Path) -> None:
     results, attempts = tmp_path / "results", tmp_path / "attempts"
     write_records(results, table(record(0)))
-    write_attempts(attempts, table(record(1, error_kind="engine.init_failed", error_message="no memory")))
+    tried = record(1, sample_id="k1", error_kind="engine.init_failed", error_message="no memory")
+    write_attempts(attempts, table(tried))
     write_tombstones(tmp_path, "ck", BitMap64([1, 2]), SCHEMA, sweep=3)
     ledger = reconcile(results, "ck", BitMap64(range(3)))
     assert ledger.answered == 1
     assert ledger.unanswered == {"engine.init_failed": 1, "lost": 1}
     assert (ledger.missing, ledger.complete) == (0, False)
+    stored = {r["row_id"]: r["sample_id"] for p in parts_of(results) for r in pq.read_table(p).to_pylist()}
+    assert stored == {0: None, 1: "k1", 2: None}
     assert settle(results, "ck").done == BitMap64([0])
     assert lift_tombstones(results, "ck") == 2
     assert not any(is_tombstone(p) for p in parts_of(results))
@@ -157,6 +160,20 @@ def test_the_ledger_counts_kinds_missing_and_unexpected(tmp_path: Path) -> None:
     assert ledger.notices == ["shard 0 holds 9 rows, its index says 8"]
     assert not ledger.complete
     assert ledger.error_rate == 0.5
+
+
+def test_unparsed_and_truncated_answers_are_counted(tmp_path: Path) -> None:
+    write_records(
+        tmp_path,
+        table(
+            record(0, parse_error="names none of the labels", finish_reason="length"),
+            record(1, finish_reason="length"),
+            record(2, finish_reason="stop"),
+        ),
+    )
+    ledger = reconcile(tmp_path, "ck", BitMap64(range(3)))
+    assert (ledger.answered, ledger.unparsed, ledger.truncated) == (3, 1, 2)
+    assert ledger.complete
 
 
 def test_a_notice_alone_keeps_a_run_from_being_complete(tmp_path: Path) -> None:

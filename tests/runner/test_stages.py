@@ -19,7 +19,7 @@ from proctor.runner.outcome import ExitCode, exit_code
 from proctor.runner.prepare import prepare
 from proctor.runner.progress import Rate
 from proctor.sources.base import BLOCK_FIELDS
-from proctor.spec import ColumnsSpec, ExactTaskSpec
+from proctor.spec import ClassificationTaskSpec, ColumnsSpec, ExactTaskSpec
 from proctor.tasks import Task
 from proctor.tasks.registry import make_task
 
@@ -99,6 +99,16 @@ def test_finish_writes_final_records_and_leaves_retryable_ones_open(task: Task, 
     assert records[0]["logprobs"] == [-0.5, -0.25]
     (attempt,) = pq.read_table(tmp_path / "attempts").to_pylist()
     assert (attempt["row_id"], attempt["error_kind"], attempt["sweep"]) == (4, "engine.init_failed", 2)
+
+
+def test_an_answer_whose_marking_failed_is_kept_in_the_history(tmp_path: Path) -> None:
+    labels = make_task(ClassificationTaskSpec(kind="classification", labels=["a", "b"]), ColumnsSpec(target="target"))
+    block = inferred({"row_id": 1, "answer": "a", "target": '"no such label"', "sample_id": "k1"})
+    finish(block, desk=Desk(str(tmp_path), "ck", 1, labels))
+    (recorded,) = pq.read_table(tmp_path / "results").to_pylist()
+    assert (recorded["answer"], recorded["error_kind"]) == (None, "score.failed")
+    (kept,) = pq.read_table(tmp_path / "attempts").to_pylist()
+    assert (kept["answer"], kept["error_kind"], kept["sample_id"]) == ("a", "score.failed", "k1")
 
 
 def test_finishing_a_block_again_overwrites_it(task: Task, tmp_path: Path) -> None:

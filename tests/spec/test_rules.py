@@ -57,6 +57,9 @@ def test_keys_that_change_answers_differ_and_free_keys_do_not(plain: dict[str, A
     before = build_spec(plain)
     free = {**plain, "limits": {"sweeps": 9}, "stream": {"block_rows": 3}, "run_dir": "elsewhere"}
     assert differences(before, build_spec(free)) == []
+    more = {**plain, "engine": {**plain["engine"], "checkpoints": ["weights/c", "weights/a", "weights/b"]}}
+    assert differences(before, build_spec(more)) == []
+    assert [d.key for d in differences(build_spec(more), before)] == ["engine.checkpoints.c"]
     after = build_spec({**plain, "sampling": {"max_tokens": 5}, "engine": {**plain["engine"], "batch_size": 2}})
     assert [str(d) for d in differences(before, after)] == [
         "engine.batch_size: 16 -> 2",
@@ -86,7 +89,9 @@ def test_keys_that_change_answers_differ_and_free_keys_do_not(plain: dict[str, A
 )
 def test_a_setting_without_effect_is_a_warning(plain: dict[str, Any], change: dict[str, Any], key: str) -> None:
     assert warnings_of(build_spec(plain)) == []
-    found = warnings_of(build_spec({**plain, **change}))
+    spec = build_spec({**plain, **change})
+    found = warnings_of(spec)
+    assert warnings_of(build_spec(yaml.safe_load(dump_spec(spec)))) == found
     assert len(found) == 1
     assert found[0].startswith(key)
 

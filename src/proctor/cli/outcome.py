@@ -32,6 +32,10 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
     stdout.print(_VERDICTS[outcome.exit_code])
     if outcome.exit_code is ExitCode.TOO_MANY_ERRORS:
         stdout.say(_over_the_limit(outcome))
+    for ledger in outcome.reconciliation.ledgers:
+        _show_doubts(ledger)
+    if outcome.exit_code is ExitCode.COMPLETE and not _worked(outcome):
+        stdout.say("nothing was left to do: every row had its record already")
     for name, reason in outcome.reasons.items():
         stdout.print(f"[red]{name}:[/] ", end="")
         stdout.say(reason)
@@ -41,6 +45,26 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
         stdout.say(f"resume with: {resume}")
     stdout.say(f"results: {outcome.run.results}")
     stdout.say(f"report:  {outcome.report or 'not written, see events.jsonl'}")
+
+
+def _show_doubts(ledger: Ledger) -> None:
+    """Answers that are there, and yet say less than they seem to."""
+    if ledger.unparsed:
+        stdout.say(
+            f"{ledger.checkpoint}: {ledger.unparsed:,} of {ledger.answered:,} answers could not be parsed and are not "
+            "scored (the report shows them, the records have parse_error)",
+            style="yellow",
+        )
+    if ledger.truncated:
+        stdout.say(
+            f"{ledger.checkpoint}: {ledger.truncated:,} of {ledger.answered:,} answers were cut off at "
+            "sampling.max_tokens",
+            style="yellow",
+        )
+
+
+def _worked(outcome: RunOutcome) -> bool:
+    return any(entry.done > entry.before for entry in outcome.progress.checkpoints.values())
 
 
 def outcome_json(outcome: RunOutcome) -> dict[str, object]:
@@ -99,16 +123,26 @@ def _show_metrics(outcome: RunOutcome) -> None:
         stdout.print(table(["checkpoint", "metric", _CELL], rows))
         return
     names = {metric.name: metric.unit for summary in summaries.values() for metric in summary.metrics}
+    if not names:
+        return
+    narrow = stdout.width < 24 + 28 * len(summaries)
+    cell = _short_cell if narrow else _cell
+    heading = "value (intervals and rows covered: in the report, or on a wider terminal)" if narrow else _CELL
     stdout.print(
         table(
-            ["metric", *(f"{checkpoint}: {_CELL}" if len(summaries) == 1 else checkpoint for checkpoint in summaries)],
+            ["metric", *summaries],
             [
-                (f"{name}, {unit}" if unit else name, *(_cell(summary, name) for summary in summaries.values()))
+                (f"{name}, {unit}" if unit else name, *(cell(summary, name) for summary in summaries.values()))
                 for name, unit in names.items()
             ],
-            title=None if len(summaries) == 1 else _CELL,
+            title=heading,
         )
     )
+
+
+def _short_cell(summary: Summary, name: str) -> str:
+    metric = next((m for m in summary.metrics if m.name == name), None)
+    return "-" if metric is None or metric.value is None else f"{metric.value:.3f}"
 
 
 def _cell(summary: Summary, name: str) -> str:

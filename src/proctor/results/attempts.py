@@ -1,8 +1,9 @@
-"""The history of tries that failed for a reason that was not the row's own."""
+"""The history: tries that failed for a reason that was not the row's own, and answers whose marking failed."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,11 +11,22 @@ import pyarrow.parquet as pq
 from proctor.results.files import write_whole
 from proctor.results.parts import keys_digest, split_by_checkpoint
 
-FIELDS = ("row_id", "checkpoint", "sweep", "error_kind", "error_message", "engine", "attempts", "finished_at")
+FIELDS = (
+    "row_id",
+    "checkpoint",
+    "sample_id",
+    "sweep",
+    "answer",
+    "error_kind",
+    "error_message",
+    "engine",
+    "attempts",
+    "finished_at",
+)
 
 
 def write_attempts(attempts: Path, records: pa.Table) -> None:
-    """Keeps records of retryable errors, one file for each checkpoint among them."""
+    """Keeps records in the history, one file for each checkpoint among them."""
     for checkpoint, part in split_by_checkpoint(records.select(FIELDS)):
         sweep = part["sweep"][0].as_py()
         ids = part["row_id"].to_numpy()
@@ -22,15 +34,23 @@ def write_attempts(attempts: Path, records: pa.Table) -> None:
         write_whole(path, lambda draft, part=part: pq.write_table(part, draft, compression="zstd"))  # type: ignore[misc]
 
 
-def last_errors(attempts: Path, checkpoint: str) -> dict[int, tuple[str, str]]:
-    """For each row of `checkpoint` that was ever tried in vain: the last error kind and message, by row id."""
-    errors: dict[int, tuple[str, str]] = {}
+class LastError(NamedTuple):
+    """How a row's last try ended."""
+
+    kind: str
+    message: str
+    sample_id: str | None = None
+
+
+def last_errors(attempts: Path, checkpoint: str) -> dict[int, LastError]:
+    """For each row of `checkpoint` that was ever tried in vain, by row id."""
+    errors: dict[int, LastError] = {}
     for path in sorted(attempts.glob(f"try-{checkpoint}-*.parquet")):
         try:
-            table = pq.read_table(path, columns=["row_id", "checkpoint", "error_kind", "error_message"])
+            table = pq.read_table(path, columns=["row_id", "checkpoint", "error_kind", "error_message", "sample_id"])
         except (OSError, pa.ArrowInvalid):
             continue  # history only: a damaged file costs its lines
         for row in table.to_pylist():
             if row["checkpoint"] == checkpoint:
-                errors[row["row_id"]] = (row["error_kind"], row["error_message"])
+                errors[row["row_id"]] = LastError(row["error_kind"], row["error_message"], row["sample_id"])
     return errors

@@ -29,6 +29,8 @@ class Ledger:
         duplicate: records beyond the first of their key.
         unexpected: rows with a record that the source does not have.
         repaired: duplicates that were taken out on the way.
+        unparsed: answered rows whose answer could not be parsed; they are never scored.
+        truncated: answered rows whose answer was cut off at `sampling.max_tokens`.
         notices: what readers noticed beyond the rows themselves; each is an error of the run.
         missing_ids, unexpected_ids, duplicate_ids: the first few ids of each.
     """
@@ -42,6 +44,8 @@ class Ledger:
     duplicate: int = 0
     unexpected: int = 0
     repaired: int = 0
+    unparsed: int = 0
+    truncated: int = 0
     notices: list[str] = field(default_factory=list)
     missing_ids: list[int] = field(default_factory=list)
     unexpected_ids: list[int] = field(default_factory=list)
@@ -89,12 +93,14 @@ def reconcile(results: Path, checkpoint: str, expected: BitMap64, repaired: int 
     ledger = Ledger(checkpoint, expected=len(expected), repaired=repaired)
     seen, twice, notices = BitMap64(), BitMap64(), set[str]()
     for part in parts_of(results, checkpoint):
-        table = pq.read_table(part, columns=["row_id", "error_kind", "notice"])
+        table = pq.read_table(part, columns=["row_id", "error_kind", "notice", "parse_error", "finish_reason"])
         ids = BitMap64(table["row_id"].to_numpy())
         ledger.duplicate += table.num_rows - len(ids - seen)
         twice |= ids & seen
         seen |= ids
         _count(table["error_kind"], ledger, tombstone=is_tombstone(part))
+        ledger.unparsed += table.num_rows - table["parse_error"].null_count
+        ledger.truncated += pc.sum(pc.equal(table["finish_reason"], "length"), min_count=0).as_py()
         notices |= {text for text in pc.unique(table["notice"]).to_pylist() if text}
     missing, unexpected = expected - seen, seen - expected
     ledger.missing, ledger.missing_ids = len(missing), _first(missing)

@@ -67,8 +67,10 @@ class RunDir:
             UserError: there is no run.
         """
         run = cls(Path(root))
-        if not (run.root / "spec.yaml").is_file():
-            raise UserError("no run here (no spec.yaml)", where=str(root), fix="start one with `proctor run SPEC`")
+        if not (run.root / "spec.yaml").is_file() or not run.results.is_dir():
+            raise UserError(
+                "no run here (no spec.yaml and results/)", where=str(root), fix="start one with `proctor run SPEC`"
+            )
         return run
 
     def own_entries(self) -> list[Path]:

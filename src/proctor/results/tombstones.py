@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from proctor.results.attempts import last_errors
+from proctor.results.attempts import LastError, last_errors
 from proctor.results.parts import write_tombstone_part
 from proctor.rows import ErrorKind
 
@@ -20,18 +20,19 @@ def write_tombstones(run_root: Path, checkpoint: str, missing: BitMap64, schema:
     """Writes one record for each id in `missing`: its last error if it was ever tried, else ``lost``."""
     errors = last_errors(run_root / "attempts", checkpoint)
     now = datetime.now(UTC)
-    unseen = (ErrorKind.LOST.value, "no worker returned this row")
+    unseen = LastError(ErrorKind.LOST.value, "no worker returned this row")
     remaining = iter(missing)
     while ids := list(islice(remaining, _ROWS_A_PART)):
         rows = []
         for row_id in ids:
-            kind, message = errors.get(row_id, unseen)
+            last = errors.get(row_id, unseen)
             rows.append(
                 {
                     "row_id": row_id,
                     "checkpoint": checkpoint,
-                    "error_kind": kind,
-                    "error_message": message,
+                    "sample_id": last.sample_id,
+                    "error_kind": last.kind,
+                    "error_message": last.message,
                     "sweep": sweep,
                     "finished_at": now,
                 }

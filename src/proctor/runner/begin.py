@@ -22,13 +22,12 @@ _PACKAGES = ("proctor", "ray", "pyarrow", "numpy", "pillow", "torch", "transform
 
 
 def begin(exam: Exam, *, fresh: bool) -> None:
-    """Makes or reopens the run directory of `exam`.
+    """Makes or reopens the run directory of `exam`, which the caller holds the lock of.
 
     Raises:
-        UserError: the directory holds a run with another spec or other data, or what is not a run's, or the engine
-            cannot work.
+        UserError: as `check_directory`, should another driver have come first.
     """
-    check(exam, fresh=fresh)
+    check_directory(exam, fresh=fresh)
     if fresh:
         set_aside(exam.run)
     exam.run.write("source", {"fingerprint": exam.source.fingerprint(), "rows": len(exam.expected)})
@@ -40,13 +39,22 @@ def check(exam: Exam, *, fresh: bool = False) -> None:
     """Whether a run of `exam` may begin; changes nothing.
 
     Raises:
-        UserError: as `begin`.
+        UserError: as `check_directory`; or the engine cannot work.
+    """
+    check_directory(exam, fresh=fresh)
+    exam.check_engines()
+
+
+def check_directory(exam: Exam, *, fresh: bool) -> None:
+    """Whether the run directory is free for this run, or holds it already.
+
+    Raises:
+        UserError: it holds a run with another spec or other data, or what is not a run's.
     """
     _apart(exam)
     _check_owner(exam.run, fresh=fresh)
     if not fresh and exam.run.spec() is not None:
         _same_run(exam)
-    exam.check_engines()
 
 
 def set_aside(run: RunDir) -> None:

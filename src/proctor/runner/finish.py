@@ -33,7 +33,7 @@ def finish(block: pa.Table, *, desk: Desk) -> pa.Table:
     """Marks and writes a block of rows that came from the engine.
 
     Records with a final outcome go to ``results/``; retryable errors go to ``attempts/`` and leave their rows
-    unanswered, so that the next sweep has them.
+    unanswered, so that the next sweep has them. An answer whose marking failed is kept there too.
     """
     schema = record_schema(desk.task.columns)
     records = [_record(row, desk) for row in block.to_pylist()]
@@ -42,8 +42,9 @@ def finish(block: pa.Table, *, desk: Desk) -> pa.Table:
     root = Path(desk.run_root)
     if final:
         write_records(root / "results", pa.Table.from_pylist(final, schema=schema))
-    if again:
-        write_attempts(root / "attempts", pa.Table.from_pylist(again, schema=schema))
+    history = again + [{**r, "answer": r["unmarked"]} for r in final if "unmarked" in r]
+    if history:
+        write_attempts(root / "attempts", pa.Table.from_pylist(history, schema=schema))
     return _tally(final, again)
 
 
@@ -62,8 +63,9 @@ def _record(row: dict[str, Any], desk: Desk) -> dict[str, Any]:
         if marks.failure is not None:
             record |= {
                 "answer": None,
+                "unmarked": row["answer"],
                 "error_kind": marks.failure.kind.value,
-                "error_message": f"{marks.failure.message}; the answer was {row['answer'][:200]!r}",
+                "error_message": f"{marks.failure.message}; the answer was {row['answer'][:200]!r} (whole: attempts/)",
             }
     return record
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,15 @@ class HubClient:
             event = msgspec.structs.replace(event, host=platform.node())
         with contextlib.suppress(Exception):
             self._actor.emit.remote(msgspec.json.encode(event))
+
+    def await_ends(self, timeout: float = 3.0) -> None:
+        """Waits a moment for the last words of engines that are closing; an engine that was killed has none."""
+        give_up = time.monotonic() + timeout
+        while time.monotonic() < give_up:
+            counts, _ = self.snapshot()
+            if counts.get("engine.closed", 0) >= counts.get("engine.started", 0):
+                return
+            time.sleep(0.1)
 
     def snapshot(self, timeout: float = 5.0) -> tuple[dict[str, int], dict[str, str]]:
         """Counts by kind and broken engines; empty when the hub does not answer in time."""

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from proctor.results import lift_tombstones, settle, write_tombstones
 from proctor.rows import Event, told
-from proctor.runner.begin import begin
+from proctor.runner.begin import begin, check
 from proctor.runner.cluster import cluster
 from proctor.runner.exam import Exam
 from proctor.runner.hub import HubClient
@@ -44,6 +44,7 @@ def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> Ru
         UserError: the spec, its source, task or engine cannot work, or the directory holds another run.
     """
     exam = Exam.of(spec)
+    check(exam, fresh=fresh)
     with exam.run.locked():
         begin(exam, fresh=fresh)
         tracker = Tracker(exam, observer)
@@ -65,6 +66,7 @@ def evaluate(exam: Exam, tracker: Tracker) -> None:
         for name, todo in open_rows.items():
             if todo:
                 answer_all(exam, name, todo, tracker, hub)
+        hub.await_ends()
 
 
 def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hub: HubClient) -> None:

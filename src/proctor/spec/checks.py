@@ -14,7 +14,8 @@ def warnings_of(spec: RunSpec) -> list[str]:
 
 def _sampling(spec: RunSpec) -> list[str]:
     found = []
-    set_keys = spec.sampling.model_fields_set
+    fields = type(spec.sampling).model_fields
+    set_keys = {key for key in fields if getattr(spec.sampling, key) != fields[key].default}
     if spec.sampling.temperature == 0:
         found += [
             f"sampling.{key}: has no effect while sampling.temperature is 0 (greedy)"

@@ -23,8 +23,18 @@ class Difference(NamedTuple):
 
 
 def differences(before: RunSpec, after: RunSpec) -> list[Difference]:
-    """The keys whose change makes `after` another run than `before`."""
-    return [d for d in _walk("", before.model_dump(), after.model_dump()) if not _is_free(d.key)]
+    """The keys whose change makes `after` another run than `before`. Checkpoints may be added, not taken away."""
+    return [d for d in _walk("", _comparable(before), _comparable(after)) if not _is_free(d.key) and not _is_new(d)]
+
+
+def _comparable(spec: RunSpec) -> dict[str, Any]:
+    data = spec.model_dump()
+    data["engine"]["checkpoints"] = {c["name"]: c["path"] for c in data["engine"]["checkpoints"]}
+    return data
+
+
+def _is_new(difference: Difference) -> bool:
+    return difference.key.startswith("engine.checkpoints.") and difference.before is None
 
 
 def _is_free(key: str) -> bool:

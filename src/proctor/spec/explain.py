@@ -43,7 +43,13 @@ def _describe(error: ErrorDetails, key: Key, model: type[BaseModel], data: Any) 
         return f"must be one of {expected}", _nearest_word(value, expected)
     if isinstance(value, str) and kind in ("int_type", "float_type"):
         return f"{value!r} is text, not a number", "write it without quotes (and 1e-3 as 1.0e-3)"
-    message = error["msg"].removeprefix("Value error, ")
+    if kind == "list_type" and isinstance(value, str):
+        return f"must be a list, not {value!r}", f"write [{value}]"
+    message = error["msg"].removeprefix("Value error, ").removesuffix(" after validation")
+    if kind == "string_pattern_mismatch" and isinstance(value, str) and "\0" in value:
+        return "holds a NUL character", None
+    if kind == "string_pattern_mismatch":
+        return f"{value!r} does not have the form that is asked for", _meaning(key, model, data)
     return (message[0].lower() + message[1:] + _shown(value)), None
 
 
@@ -72,13 +78,22 @@ def _data_key(loc: tuple[int | str, ...], data: Any) -> Key:
 
 
 def _nearest(key: Key, model: type[BaseModel], data: Any) -> str:
-    names = sorted(_fields_at(key[:-1], model, data))
+    names = sorted({name for found in _models_at(key[:-1], model, data) for name in found.model_fields})
     close = difflib.get_close_matches(str(key[-1]), names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names)}"
 
 
-def _fields_at(path: Key, model: type[BaseModel], data: Any) -> set[str]:
-    """Names of the fields that may stand at `path`, following the data's `kind` through unions."""
+def _meaning(key: Key, model: type[BaseModel], data: Any) -> str | None:
+    """What the docstring of the field at `key` says first."""
+    for candidate in _models_at(key[:-1], model, data):
+        field = candidate.model_fields.get(str(key[-1]))
+        if field is not None and field.description:
+            return " ".join(field.description.split()).split(". ")[0].replace("``", "").rstrip(".")
+    return None
+
+
+def _models_at(path: Key, model: type[BaseModel], data: Any) -> list[type[BaseModel]]:
+    """The models that may stand at `path`, following the data's `kind` through unions."""
     candidates = [model]
     for step in path:
         data = _below(data, step)
@@ -87,7 +102,7 @@ def _fields_at(path: Key, model: type[BaseModel], data: Any) -> set[str]:
             candidates = [m for annotation in kinds for m in _models_in(annotation)]
         if isinstance(data, dict) and "kind" in data:
             candidates = [c for c in candidates if _accepts_kind(c, data["kind"])] or candidates
-    return {name for c in candidates for name in c.model_fields}
+    return candidates
 
 
 def _below(data: Any, step: str | int) -> Any:

@@ -35,15 +35,17 @@ def share(name: str, hits: int, n: int, of: int, *, higher_is_better: bool = Tru
 
 def share_of(records: duckdb.DuckDBPyRelation, name: str, column: str, expected: int) -> Metric:
     """Share of true among the rows where the boolean `column` is not null."""
-    hits, n = _row(records, f"count(*) filter ({column}), count({column})")
+    cell = quoted(column)
+    hits, n = _row(records, f"count(*) filter ({cell}), count({cell})")
     return share(name, hits, n, expected)
 
 
 def mean_of(records: duckdb.DuckDBPyRelation, name: str, column: str, expected: int, *, unit: str) -> Metric:
     """Mean of a distance over the rows where `column` is not null; smaller is better."""
-    n, mean, deviation = _row(records, f"count({column}), favg({column}), stddev_samp({column})")
+    cell = quoted(column)
+    n, mean, deviation = _row(records, f"count({cell}), favg({cell}), stddev_samp({cell})")
     if n <= statistics.BOOTSTRAP_ROWS:
-        values = records.filter(f"{column} is not null").project(column).fetchall()
+        values = records.filter(f"{cell} is not null").project(cell).fetchall()
         interval = statistics.bootstrap_mean(np.asarray(values, dtype=np.float64).ravel())
     else:
         interval = statistics.normal_mean(mean, deviation, n)
@@ -52,14 +54,20 @@ def mean_of(records: duckdb.DuckDBPyRelation, name: str, column: str, expected: 
 
 def confusion_of(records: duckdb.DuckDBPyRelation, field: str, labels: Sequence[str]) -> Confusion:
     """Counts of ``<field>_target`` against ``<field>`` over the rows that were marked."""
-    cells = records.filter(f"{field}_target is not null and {field} is not null").aggregate(
-        f"{field}_target, {field}, count(*)", f"{field}_target, {field}"
+    target, predicted = quoted(f"{field}_target"), quoted(field)
+    cells = records.filter(f"{target} is not null and {predicted} is not null").aggregate(
+        f"{target}, {predicted}, count(*)", f"{target}, {predicted}"
     )
     place = {label: index for index, label in enumerate(labels)}
     counts = [[0] * len(labels) for _ in labels]
-    for target, predicted, count in cells.fetchall():
-        counts[place[target]][place[predicted]] = count
+    for truth, said, count in cells.fetchall():
+        counts[place[truth]][place[said]] = count
     return Confusion(field, tuple(labels), tuple(tuple(row) for row in counts))
+
+
+def quoted(column: str) -> str:
+    """A column's name as SQL wants it when it may be a word of SQL."""
+    return '"' + column.replace('"', '""') + '"'
 
 
 def agreement(confusion: Confusion, expected: int, prefix: str = "") -> tuple[Metric, Metric]:
