@@ -76,7 +76,7 @@ def test_errors_lists_rows_with_the_reason(run_dir: Path) -> None:
     [
         (("errors", "RUN", "--kind", "infer.crash"), "no error kind 'infer.crash' (one of read.corrupt"),
         (("errors", "RUN", "--checkpoint", "c"), "no checkpoint 'c' in this run (one of ['a', 'b'])"),
-        (("errors", "RUN/nothing"), "no run here (no spec.yaml)"),
+        (("errors", "RUN/nothing"), "no run here (no spec.yaml and results/)"),
         (("export", "RUN", "--out", "RUN/no/x.csv"), "no such directory"),
         (("status", "RUN/nothing"), "no run here"),
         (("report", "RUN/nothing"), "no run here"),

@@ -50,6 +50,7 @@ _SURROUNDINGS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG, errno.EMFILE}
 )
 """What goes wrong around Proctor, wherever it is met: the disk, permissions, limits."""
+_INTERRUPTED = 130
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 """What typer raises for a command line that cannot be; typer itself does not export it."""
 
@@ -62,7 +63,10 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        sys.exit(app(arguments, standalone_mode=False))
+        code = app(arguments, standalone_mode=False)
+        if code == _INTERRUPTED:
+            stderr.print("interrupted")
+        sys.exit(code)
     except _UsageError as error:
         error.show()
         sys.exit(1)
@@ -73,7 +77,7 @@ def main() -> None:
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         stderr.print("interrupted")
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except Exception as error:
         if debug:
             raise
