@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -42,7 +43,11 @@ def spec_file(tmp_path: Path) -> Path:
 def start(spec_file: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "proctor", "run", str(spec_file), "--json"]
     env = {**os.environ, MARK: str(spec_file)}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    # A job in the background of a shell ignores SIGINT, and so would all that it starts.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, preexec_fn=heed
+    )
 
 
 def wait_for_rows(run_dir: Path, rows: int) -> None:

@@ -77,10 +77,11 @@ def test_verify_sees_wrong_sizes_and_digests(tmp_path: Path) -> None:
     assert "sha1 of shard.00001.mds is" in second.problem
 
 
-def test_verify_sees_a_shard_that_is_named_twice(tmp_path: Path) -> None:
+def test_verify_refuses_a_shard_that_is_named_twice(tmp_path: Path) -> None:
     path = make(tmp_path)
     edit_index(path, lambda index: index["shards"].append(index["shards"][0]))
-    assert list(verify(path)) == [Finding("shard.00000.mds", None, "the index names this file more than once")]
+    with pytest.raises(UserError, match=r"shards\[3\]: 'shard\.00000\.mds' is the file of shards\[0\], too"):
+        list(verify(path))
 
 
 def test_verify_of_no_dataset(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def verify(path: str | Path) -> Iterator[Finding]:
     require_known_hashes(index)
     for shard in index.shards:
         yield from _verify_shard(index, shard)
-    yield from _repeated_and_stray(index)
+    yield from _stray(index)
 
 
 def _verify_shard(index: Index, info: ShardInfo) -> Iterator[Finding]:
@@ -137,13 +137,9 @@ def _verify_shard(index: Index, info: ShardInfo) -> Iterator[Finding]:
             yield Finding(file, int(block.rows[position]) + info.first_row, what)
 
 
-def _repeated_and_stray(index: Index) -> Iterator[Finding]:
-    """Shards that the index names twice, and shard files that it does not name at all."""
-    named: set[Path] = set()
-    for shard in index.shards:
-        if Path(shard.raw.basename) in named:
-            yield Finding(shard.raw.basename, None, "the index names this file more than once")
-        named.update(Path(file.basename) for file in (shard.raw, shard.zipped) if file)
+def _stray(index: Index) -> Iterator[Finding]:
+    """Shard files that the index does not name."""
+    named = {Path(file.basename) for shard in index.shards for file in (shard.raw, shard.zipped) if file}
     for path in sorted(index.root.rglob("*.mds*")):
         relative = path.relative_to(index.root)
         if path.is_file() and relative not in named:
