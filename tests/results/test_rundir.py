@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from proctor.results import RunDir, lift_tombstones
@@ -60,6 +61,13 @@ def test_history_that_was_damaged_is_left_out(run: RunDir) -> None:
     stone.write_bytes(b"PAR1 half")
     assert lift_tombstones(run.results, "ck") == 0
     assert not stone.exists()
+
+
+def test_records_are_not_told_without_those_of_a_damaged_part(run: RunDir) -> None:
+    part = run.results / "part-ck-0000000000-0000000001-abc.parquet"
+    part.write_bytes(b"PAR1 half")
+    with duckdb.connect() as connection, pytest.raises(UserError, match=f"{part.name}: this part of the results is"):
+        run.records(connection)
 
 
 @pytest.mark.parametrize("where", ["file", "file/run", "x" * 300])

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from proctor.results.files import read_json, write_json, write_text
 from proctor.results.parts import parts_of
@@ -140,10 +142,13 @@ class RunDir:
 
         Raises:
             LookupError: there are no records yet.
+            UserError: a part is damaged; to leave it out here would be to say that its rows were never asked.
         """
         paths = [str(path) for path in parts_of(self.results, checkpoint)]
         if not paths:
             raise LookupError(f"no records yet in {self.root}")
+        for path in paths:
+            _check_part(path)
         return connection.read_parquet(paths, union_by_name=True)
 
     @contextmanager
@@ -181,3 +186,14 @@ class RunDir:
             except OSError:
                 return True
         return False
+
+
+def _check_part(path: str) -> None:
+    try:
+        pq.read_metadata(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(
+            "this part of the results is damaged",
+            where=path,
+            fix="`proctor run` with the same spec puts it aside and runs its rows again",
+        ) from error
