@@ -120,6 +120,8 @@ def test_a_missing_file_and_one_that_cannot_be_read_now(root: Path, monkeypatch:
         ("data:image/png;base64", "data URI without a comma"),
         ("data:image/png;base64,AB*D", "not base64"),
         (TEXT[:-1], "not base64"),
+        ("/data/a.png", "an absolute path: give it relative to the data's directory: '/data/a.png'"),
+        ("../a.png", "not a path below the data's directory: '../a.png'"),
         ("s3://bucket/a.png", "URLs are not fetched"),
         (7, "an image cannot be a int"),
     ],

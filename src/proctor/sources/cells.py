@@ -147,7 +147,10 @@ def _from_file(name: str, root: Path | None) -> bytes:
     if "://" in name:
         raise CellError(ErrorKind.READ_CORRUPT, f"URLs are not fetched: {_short(name)}")
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+    if path.is_absolute():
+        what = "an absolute path: give it relative to the data's directory"
+        raise CellError(ErrorKind.READ_CORRUPT, f"{what}: {_short(name)}")
+    if ".." in path.parts or not path.parts or "\0" in name:
         raise CellError(ErrorKind.READ_CORRUPT, f"not a path below the data's directory: {_short(name)}")
     try:
         return _read_below(root.resolve(), path)

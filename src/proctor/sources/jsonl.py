@@ -15,7 +15,7 @@ import xxhash
 from pyroaring import BitMap64
 
 from proctor.rows import ErrorKind, Failure
-from proctor.sources.base import BLOCK_BYTES, ReadGroup
+from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup
 from proctor.sources.blocks import BlockShape, Faults, RawRows
 from proctor.sources.files import ids_between, list_files, open_failure
 from proctor.sources.jsonrows import RowError, decode_row, discover, schema_of, table_of
@@ -25,6 +25,7 @@ from proctor.sources.planning import Extent, plan_groups
 FIRST_ROWS = 1000
 """Most rows that the columns are learned from."""
 _FIRST_BYTES = 64 << 20
+_PREFIX = "jsonl_"
 
 
 class JsonlSource:
@@ -32,7 +33,8 @@ class JsonlSource:
 
     Args:
         path: the file or directory.
-        images: columns that hold images: text (base64, data URI, relative path) or lists of text.
+        images: columns that hold images, each one or a list: text (base64, data URI, relative path), or an object with
+            ``bytes`` (base64) or ``path``. A later row may have another of these forms.
 
     Raises:
         UserError: no files, or no row in them that is a JSON object.
@@ -47,8 +49,9 @@ class JsonlSource:
             digest.update(b"\0end of file")
             self._files.append(index)
             self._first_rows.append(self._first_rows[-1] + index.rows)
-        self._columns = discover(_first_lines(self._files), str(path))
-        self._shape = BlockShape(schema_of(self._columns), tuple(images), "jsonl_")
+        keys = {*images, *(field.name for field in BLOCK_FIELDS if _PREFIX + field.name in images)}
+        self._columns = discover(_first_lines(self._files), str(path), keys)
+        self._shape = BlockShape(schema_of(self._columns), tuple(images), _PREFIX)
         self._fingerprint = digest.hexdigest()
 
     def expected(self) -> BitMap64:
@@ -56,7 +59,7 @@ class JsonlSource:
         return ids_between(0, self._first_rows[-1])
 
     def columns(self) -> pa.Schema:
-        """The columns that the first rows have; image columns as `cells.IMAGE` or `cells.IMAGES`."""
+        """The columns that the first rows have; image columns as `cells.IMAGES`."""
         return self._shape.columns
 
     def fingerprint(self) -> str:

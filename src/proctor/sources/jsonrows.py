@@ -11,6 +11,10 @@ all lists of text               list<large_string>
 anything else, or only null     JSON: large_string of JSON text, marked by the field's metadata (`JSON_METADATA`)
 ==============================  =====================================================================================
 
+A column that the spec names as images is always list<large_string>, whatever form each of its cells has: text, an
+object with ``bytes`` (base64) or ``path``, or a list of these. One image is a list of one. (Only numbers or booleans
+in all of the first rows make a column of their own type: it is the wrong column.)
+
 Null, or a key that is missing, is null in any column. A later row whose value does not fit its column is at fault; a
 key that none of the first rows had is left out. JSON is read strictly: no NaN, no comments, one object a line.
 """
@@ -18,7 +22,7 @@ key that none of the first rows had is left out. JSON is read strictly: no NaN, 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -39,8 +43,19 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "float": pa.float64(),
     "texts": pa.list_(pa.field("item", pa.large_string())),
     "json": pa.large_string(),
+    "images": pa.list_(pa.field("item", pa.large_string())),
 }
+_NEVER_IMAGES = frozenset({"bool", "int", "float"})
 _SMALLEST, _LARGEST = -(1 << 63), (1 << 63) - 1
+
+
+class _Image(msgspec.Struct, gc=False):
+    """An image as an object; of other keys nothing is kept."""
+
+    bytes: str | None = None
+    path: str | None = None
+
+
 _PYTHON_TYPES: dict[str, Any] = {
     "text": str | None,
     "bool": bool | None,
@@ -48,6 +63,7 @@ _PYTHON_TYPES: dict[str, Any] = {
     "float": float | None,
     "texts": list[str] | None,
     "json": msgspec.Raw,
+    "images": str | _Image | list[str | _Image | None] | None,
 }
 _MERGED = {frozenset({"int", "float"}): "float", frozenset({"texts", "empty list"}): "texts"}
 _BOM = b"\xef\xbb\xbf"
@@ -57,11 +73,16 @@ class RowError(ValueError):
     """A line that is no row of the source; says why."""
 
 
-def discover(lines: Iterable[bytes], where: str) -> Columns:
+def discover(lines: Iterable[bytes], where: str, images: Collection[str] = ()) -> Columns:
     """Columns of the first rows, in the order in which they appear; lines that are no JSON object are passed over.
 
+    Args:
+        lines: the first rows.
+        where: names the file in messages.
+        images: keys whose values are images.
+
     Raises:
-        UserError: no line is an object with keys, or a key cannot be a column; `where` names the file.
+        UserError: no line is an object with keys, or a key cannot be a column.
     """
     found: dict[str, str] = {}
     for line in lines:
@@ -72,7 +93,7 @@ def discover(lines: Iterable[bytes], where: str) -> Columns:
     odd = next((name for name in found if not name.isprintable() or '"' in name or "\\" in name), None)
     if odd is not None:
         raise UserError(f"key {odd!r} has quotes, backslashes or control characters", where=where, fix="rename it")
-    return tuple((name, kind if kind in _ARROW_TYPES else "json") for name, kind in found.items())
+    return tuple((name, _column_kind(kind, name in images)) for name, kind in found.items())
 
 
 def schema_of(columns: Columns) -> pa.Schema:
@@ -94,7 +115,7 @@ def decode_row(columns: Columns, line: bytes) -> tuple[Any, ...]:
     try:
         row = _decoder(columns).decode(line.removeprefix(_BOM))
         values = msgspec.structs.astuple(row)
-        return tuple(_json_text(value) if isinstance(value, msgspec.Raw) else value for value in values)
+        return tuple(_cell(name, kind, value) for (name, kind), value in zip(columns, values, strict=True))
     except RecursionError:
         raise RowError("nested too deeply") from None
     except msgspec.ValidationError as error:
@@ -144,6 +165,12 @@ def _merged(one: str, other: str) -> str:
     return other if one == "null" else _MERGED.get(frozenset({one, other}), "json")
 
 
+def _column_kind(found: str, is_image: bool) -> str:
+    if is_image and found not in _NEVER_IMAGES:
+        return "images"
+    return found if found in _ARROW_TYPES else "json"
+
+
 @functools.lru_cache(maxsize=16)
 def _decoder(columns: Columns) -> msgspec.json.Decoder[Any]:
     # A struct made for these columns lets one pass over the line parse it and check every type. Its fields have names
@@ -154,6 +181,26 @@ def _decoder(columns: Columns) -> msgspec.json.Decoder[Any]:
         for alias, (_, kind) in zip(aliases, columns, strict=True)
     ]
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=aliases, gc=False))
+
+
+def _cell(name: str, kind: str, value: Any) -> Any:
+    if kind == "json":
+        return _json_text(value)
+    if kind == "images" and value is not None:
+        images = value if isinstance(value, list) else [value]
+        return [_image_text(name, number, image) for number, image in enumerate(images, 1)]
+    return value
+
+
+def _image_text(name: str, number: int, image: str | _Image | None) -> str | None:
+    """An image as text that `cells.image_bytes` reads."""
+    if not isinstance(image, _Image):
+        return image
+    if image.bytes is not None:
+        return image.bytes if image.bytes.startswith("data:") else f"data:;base64,{image.bytes}"
+    if image.path is None:
+        raise RowError(f"column {name!r}, image {number}: an object with neither bytes nor path")
+    return image.path
 
 
 def _json_text(raw: msgspec.Raw) -> str | None:
