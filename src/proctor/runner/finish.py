@@ -15,6 +15,7 @@ from proctor.results import write_attempts, write_records
 from proctor.rows import ErrorKind
 from proctor.rows.records import record_schema
 from proctor.runner.blocks import TALLY
+from proctor.runner.patience import patience
 from proctor.tasks import Task
 from proctor.tasks.marking import mark
 
@@ -58,7 +59,8 @@ def _record(row: dict[str, Any], desk: Desk) -> dict[str, Any]:
     }
     if row["error_kind"] is None:
         target = None if row["target"] is None else json.loads(row["target"])
-        marks = mark(desk.task, row["answer"], target)
+        with patience():
+            marks = mark(desk.task, row["answer"], target)
         record |= {**marks.scores, "parse_error": marks.parse_error}
         if marks.failure is not None:
             record |= {

@@ -10,6 +10,7 @@ import pyarrow as pa
 from proctor.images import DecodeError, check
 from proctor.rows import ErrorKind, Failure, Prompt, Sample, told
 from proctor.runner.blocks import PREPARED, table_of
+from proctor.runner.patience import patience
 from proctor.sources.samples import to_samples
 from proctor.spec import ColumnsSpec
 from proctor.tasks import Task
@@ -38,8 +39,9 @@ def _prepared(sample: Sample, task: Task) -> dict[str, Any]:
             failure = Failure(ErrorKind.PREPARE_DECODE, f"image {position + 1} of {len(sample.images)}: {error}")
             return {**row, **_failed(sample.row_id, failure)}
     try:
-        row["target"] = _json(task.target(sample))
-        row["prompt"] = _prompt(task.prompt(sample))
+        with patience():
+            row["target"] = _json(task.target(sample))
+            row["prompt"] = _prompt(task.prompt(sample))
     except (Exception, SystemExit) as error:  # a user's task may raise anything; it costs this row only
         failure = Failure(ErrorKind.PREPARE_FAILED, told(error))
         return {**row, **_failed(sample.row_id, failure)}

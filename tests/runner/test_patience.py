@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from proctor.runner.blocks import INFERRED
+from proctor.runner.finish import Desk, finish
+from proctor.runner.patience import patience
+from proctor.spec import ColumnsSpec, RegexTaskSpec
+from proctor.tasks.registry import make_task
+
+ENDLESS = ("^(a+)+$", "a" * 60 + "!")
+
+
+def test_a_pattern_without_end_is_ended() -> None:
+    with pytest.raises(TimeoutError, match=r"no end after 0\.2 s"), patience(0.2):
+        re.search(*ENDLESS)
+
+
+def test_code_that_swallows_it_gets_it_again() -> None:
+    swallowed = 0
+    with patience(0.1):
+        while swallowed < 3:
+            try:
+                threading.Event().wait()
+            except TimeoutError:
+                swallowed += 1
+    assert swallowed == 3
+
+
+def test_it_leaves_nothing_behind() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with patience(50):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_an_answer_that_its_pattern_does_not_get_through_costs_its_own_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proctor.runner.finish.patience", lambda: patience(0.3))
+    task = make_task(RegexTaskSpec(kind="regex", pattern=ENDLESS[0], prompt="?"), ColumnsSpec())
+    rows = [{"row_id": i, "answer": text, "token_ids": []} for i, text in enumerate(["aa", ENDLESS[1], "aaa"])]
+    (tally,) = finish(pa.Table.from_pylist(rows, schema=INFERRED), desk=Desk(str(tmp_path), "ck", 1, task)).to_pylist()
+    assert (tally["rows"], tally["answered"], json.loads(tally["errors"])) == (3, 2, {"score.failed": 1})
