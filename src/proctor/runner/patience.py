@@ -18,7 +18,7 @@ ROW_SECONDS = 60.0
 
 @contextmanager
 def patience(seconds: float = ROW_SECONDS) -> Iterator[None]:
-    """Raises `TimeoutError` inside the block when it takes longer than `seconds`, and again each time that is swallowed.
+    """Raises `TimeoutError` inside the block when it takes longer than `seconds`, and again if that is swallowed.
 
     It reaches Python code and regular expressions, not other C code. Signals need the main thread, which is where Ray
     runs tasks; elsewhere there is no limit.
