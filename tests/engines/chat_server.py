@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,7 +32,10 @@ def failure(status: int, message: str = "no", **headers: str) -> Reply:
 
 @dataclass
 class ChatServer:
-    """`answer` makes the reply to a chat completion from its body and the number of times its text was asked before."""
+    """`answer` makes the reply to a chat completion from its body and the number of times its text was asked before.
+
+    With `drip`, a reply leaves in pieces of so many bytes, twenty a second.
+    """
 
     answer: Callable[[dict[str, Any], int], Reply] = lambda body, seen: completion()
     models: Reply = (200, {}, b'{"object": "list", "data": []}')
@@ -39,6 +43,7 @@ class ChatServer:
     keys: list[str | None] = field(default_factory=list)
     tries: Counter[str] = field(default_factory=Counter)
     most_open: int = 0
+    drip: int = 0
     _open: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -88,7 +93,9 @@ class ChatServer:
                     for name, value in {**headers, "Content-Length": str(len(body))}.items():
                         self.send_header(name, value)
                     self.end_headers()
-                    self.wfile.write(body)
+                    for start in range(0, len(body), server.drip or len(body) or 1):
+                        self.wfile.write(body[start : start + (server.drip or len(body))])
+                        time.sleep(0.05 if server.drip else 0)
                 except OSError:
                     pass  # the client gave up
 

@@ -192,6 +192,17 @@ def test_a_server_that_hangs_is_given_up(server: ChatServer):
     assert "TimeoutError" in response.failure.message
 
 
+def test_a_server_that_drips_is_given_up(server: ChatServer):
+    engine = loaded(server, max_retries=0, timeout_seconds=0.5)
+    server.drip = 1
+    response = only(answers(engine, [ask(1)]))
+    assert kind(response) is ErrorKind.INFER_UNREACHABLE
+    assert response.failure
+    assert "the reply was not whole within 0.5 s" in response.failure.message
+    server.drip = 1000
+    assert only(answers(engine, [ask(2)])).text == "fine"
+
+
 def test_a_server_that_is_gone_is_unreachable(server: ChatServer):
     engine = loaded(server, max_retries=1)
     server.__exit__()

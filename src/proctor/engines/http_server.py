@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO, Any, TypeVar
 from urllib.error import HTTPError
 
@@ -106,13 +106,22 @@ class Server:
         request = urllib.request.Request(f"{self._base_url}{path}", data, headers)  # noqa: S310 (check() allows http only)
         try:
             with self._opener.open(request, timeout=self._timeout) as reply:
-                content: bytes = reply.read()
-                return content
+                return self._whole(reply)
         except HTTPError as error:
             with error:
                 raise self._verdict(path, error) from None  # the original would show the request's headers
         except (OSError, HTTPException) as error:
             raise Busy(one_line(error)) from error
+
+    def _whole(self, reply: HTTPResponse) -> bytes:
+        """The body of `reply`, all of it in time: a socket's own limit begins anew with every byte."""
+        give_up = time.monotonic() + self._timeout
+        content = bytearray()
+        while chunk := reply.read1():
+            content += chunk
+            if time.monotonic() > give_up:
+                raise Busy(f"the reply was not whole within {self._timeout:g} s")
+        return bytes(content)
 
     def _verdict(self, path: str, error: HTTPError) -> Exception:
         said = f"{path}: HTTP {error.code} {self._told(error)}"
