@@ -1,0 +1,142 @@
+"""Connections to object storage. One place decides on retries, time limits and what may come from a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, S3Store
+
+from proctor.rows import UserError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_CONNECT_SECONDS = 10
+_WHOLE_REQUEST = timedelta(hours=6)
+"""obstore's own limit of 30 s covers a request with its whole body, which ends a large download that goes well. What
+tells a stalled connection is the limit on each single read."""
+_BUCKET_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "azure": "az", "abfs": "az", "abfss": "az"}
+SCHEMES = (*_BUCKET_SCHEMES, "http", "https", "file")
+"""Schemes of URLs that can be opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """How object storage is reached. Never holds a secret: those come from where the provider's own tools look.
+
+    That is the environment (``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_KEY``
+    ...), a web identity, or the machine's own role.
+
+    Attributes:
+        endpoint: address of a compatible server; None is the provider's own.
+        region: region of the bucket; None is what the environment says.
+        anonymous: send no credentials, for public buckets.
+        attempts: how often a request is sent that ends in a 5xx, a cut connection or a timeout.
+        read_seconds: longest silence of the server within a request.
+        retry_seconds: time after which a request is not tried again.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    anonymous: bool = False
+    attempts: int = 10
+    read_seconds: float = 30.0
+    retry_seconds: float = 120.0
+
+
+class Connection(NamedTuple):
+    """An opened store and the path inside it that a URL names (no slash at its ends; may be empty)."""
+
+    store: ObjectStore
+    prefix: str
+
+
+def is_url(path: str) -> bool:
+    """Whether `path` names something by URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``file://``)."""
+    return "://" in path
+
+
+def object_store(url: str, options: StorageOptions = StorageOptions()) -> Connection:
+    """Opens the store that `url` lies in: the whole bucket, container or server. Nothing is sent yet.
+
+    Raises:
+        UserError: the URL has another scheme, no bucket, or the options do not fit together.
+    """
+    parts = urlsplit(url)
+    scheme = _BUCKET_SCHEMES.get(parts.scheme, parts.scheme)
+    if scheme not in _OPEN:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise UserError(f"no storage has the scheme {parts.scheme!r}", where=url, fix=f"one of {known}")
+    if scheme != "file" and not parts.netloc:
+        raise UserError("no bucket or host in this URL", where=url, fix=f"for example {parts.scheme}://name/folder")
+    if scheme == "file" and parts.netloc:
+        raise UserError("a file URL has three slashes before its path", where=url, fix="for example file:///data/runs")
+    if scheme in ("http", "https") and (parts.username or parts.password):
+        raise UserError("credentials in a URL", where=f"{parts.scheme}://{parts.hostname}", fix="leave them out")
+    path = unquote(parts.path) if scheme in ("http", "https", "file") else url.partition("://")[2].partition("/")[2]
+    try:
+        return Connection(_OPEN[scheme](parts, options), path.strip("/"))
+    except (BaseError, ValueError) as error:
+        raise UserError(f"cannot open: {first_line(error)}", where=url) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of the store says, in one line; its debug output goes on for pages."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _s3(parts: SplitResult, options: StorageOptions) -> ObjectStore:
+    config = _given(endpoint=options.endpoint, region=options.region)
+    return S3Store(parts.netloc, **config, skip_signature=options.anonymous, **_client(options))
+
+
+def _gs(parts: SplitResult, options: StorageOptions) -> ObjectStore:
+    config = _given(base_url=options.endpoint)
+    return GCSStore(parts.netloc, **config, skip_signature=options.anonymous, **_client(options))
+
+
+def _az(parts: SplitResult, options: StorageOptions) -> ObjectStore:
+    container, _, host = parts.netloc.partition("@")  # abfss://container@account.dfs.core.windows.net/path
+    config = _given(endpoint=options.endpoint, account_name=host.partition(".")[0] or None)
+    return AzureStore(container, **config, skip_signature=options.anonymous, **_client(options))
+
+
+def _http(parts: SplitResult, options: StorageOptions) -> ObjectStore:
+    plain = parts.scheme == "http"
+    return HTTPStore.from_url(f"{parts.scheme}://{parts.netloc}", **_client(options, plain=plain))
+
+
+def _file(_parts: SplitResult, _options: StorageOptions) -> ObjectStore:
+    return LocalStore("/")
+
+
+_OPEN: Mapping[str, Callable[[SplitResult, StorageOptions], ObjectStore]] = MappingProxyType(
+    {"s3": _s3, "gs": _gs, "az": _az, "http": _http, "https": _http, "file": _file}
+)
+
+
+def _client(options: StorageOptions, *, plain: bool = False) -> dict[str, Any]:
+    """Time limits and retries, the same for every provider."""
+    client: dict[str, Any] = {
+        "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
+        "read_timeout": timedelta(seconds=options.read_seconds),
+        "timeout": _WHOLE_REQUEST,
+    }
+    if plain or (options.endpoint or "").startswith("http://"):
+        client["allow_http"] = True
+    retry = {
+        "max_retries": options.attempts - 1,
+        "retry_timeout": timedelta(seconds=options.retry_seconds),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=15), "base": 2},
+    }
+    return {"client_options": client, "retry_config": retry}
+
+
+def _given(**values: str | None) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
