@@ -1,8 +1,11 @@
-"""Shared by all tests: one thread for every numeric library, no network for model hubs."""
+"""Shared by all tests: one thread for every numeric library, no network for model hubs, one Ray."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -10,3 +13,19 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "false")
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    """One Ray for all tests that run in this process; runs find it up and leave it up."""
+    import logging
+    import warnings
+
+    import ray
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield
+    ray.shutdown()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +7,6 @@ import pytest
 
 from proctor.spec import RunSpec, build_spec
 from tests.runner.helpers import MakeSpec, write_rows
-
-
-@pytest.fixture(scope="session")
-def local_ray() -> Iterator[None]:
-    """One Ray for all tests that run in this process; runs find it up and leave it up."""
-    import logging
-    import warnings
-
-    import ray
-
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture
