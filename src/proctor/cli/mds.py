@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from proctor.cli.output import counted, json_line, stdout, table
 from proctor.cli.run import Json
 
 app = typer.Typer(help="Look into MDS data sets.", no_args_is_help=True)
-DataSet = Annotated[Path, typer.Argument(metavar="PATH", help="Directory with an index.json.")]
+DataSet = Annotated[str, typer.Argument(metavar="PATH", help="Directory or URL with an index.json.")]
 
 
 @app.command("inspect")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -11,23 +12,27 @@ from proctor.sources.base import BLOCK_BYTES, ReadGroup, Source
 from proctor.sources.files import ids_between
 from proctor.spec import MdsSourceSpec, ParquetSourceSpec, SourceSpec
 
+if TYPE_CHECKING:
+    from proctor.storage.connect import StorageOptions
 
-def make_source(spec: SourceSpec) -> Source:
-    """Opens the source: reads its index or footers, or counts its lines.
+
+def make_source(spec: SourceSpec, storage: StorageOptions | None = None) -> Source:
+    """Opens the source: reads its index or footers, or counts its lines. `storage` says how URLs are reached.
 
     Raises:
         UserError: there is no such data, or it is not sound.
     """
-    source = _open(spec)
+    source = _open(spec, storage)
     return source if spec.limit is None else FirstRows(source, spec.limit)
 
 
-def _open(spec: SourceSpec) -> Source:
+def _open(spec: SourceSpec, storage: StorageOptions | None) -> Source:
     # Each format is imported only where it is used: the Parquet reader alone costs more than all of `proctor.spec`.
     if isinstance(spec, MdsSourceSpec):
         from proctor.sources.mds import MDSSource
 
-        return MDSSource(spec.path, allow_pickle=spec.allow_pickle, verify_hashes=spec.verify_hashes)
+        options = {"allow_pickle": spec.allow_pickle, "verify_hashes": spec.verify_hashes}
+        return MDSSource(spec.path, **options, storage=storage)
     if isinstance(spec, ParquetSourceSpec):
         from proctor.sources.parquet import ParquetSource
 

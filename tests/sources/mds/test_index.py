@@ -11,6 +11,7 @@ import pytest
 
 from proctor.rows import UserError
 from proctor.sources.mds import MDSSource
+from proctor.sources.mds.files import dataset_files
 from proctor.sources.mds.index import read_index
 from tests.sources.mds.support import edit_index, read_rows, write
 
@@ -107,18 +108,18 @@ def test_the_index_itself_may_be_named(dataset: Path) -> None:
 
 
 def test_row_ids_follow_the_order_of_the_index(dataset: Path) -> None:
-    index = read_index(dataset)
+    index = read_index(dataset_files(dataset))
     assert [(info.first_row, info.samples) for info in index.shards][:2] == [(0, 4), (4, 4)]
     assert [row["id"] for row in read_rows(dataset)] == list(range(8))
 
 
 def test_the_fingerprint_is_of_the_content_not_of_its_spelling(dataset: Path) -> None:
-    before = read_index(dataset).fingerprint
+    before = read_index(dataset_files(dataset)).fingerprint
     content = json.loads((dataset / "index.json").read_text())
     (dataset / "index.json").write_text(json.dumps(dict(reversed(content.items())), indent=3))
-    assert read_index(dataset).fingerprint == before
+    assert read_index(dataset_files(dataset)).fingerprint == before
     edit_index(dataset, shard(samples=3))
-    assert read_index(dataset).fingerprint != before
+    assert read_index(dataset_files(dataset)).fingerprint != before
 
 
 def test_the_driver_opens_no_shard(dataset: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proctor.rows import UserError
-from proctor.sources.mds import MDSSource, shard
+from proctor.sources.mds import MDSSource, files, shard
 from proctor.sources.mds.compression import deflate
 from tests.sources.mds.support import edit_file, edit_index, errors, messages, read_rows, write
 
@@ -84,7 +84,7 @@ def test_a_file_that_may_not_be_read_is_tried_again(tmp_path: Path, monkeypatch:
     def refuse(*_args: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(shard, "_map", refuse)
+    monkeypatch.setattr(files, "mapped", refuse)
     rows = read_rows(path)
     assert errors(rows) == dict.fromkeys(range(3), "read.failed")
     assert "Permission denied" in messages(rows)
@@ -171,12 +171,12 @@ def test_a_digest_that_cannot_be_computed(tmp_path: Path) -> None:
 
 def test_many_groups_unpack_a_shard_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, COLUMNS, rows_of(30), compression="zstd")
-    unpacked: list[Path] = []
+    unpacked: list[Any] = []
     inflate = shard.inflate
 
-    def counting(file: Path, *options: Any) -> None:
-        unpacked.append(file)
-        inflate(file, *options)
+    def counting(stored: Any, *options: Any) -> None:
+        unpacked.append(stored)
+        inflate(stored, *options)
 
     monkeypatch.setattr(shard, "inflate", counting)
     assert len(read_rows(path, max_rows=2)) == 30

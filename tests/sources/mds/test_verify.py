@@ -24,7 +24,7 @@ def test_inspect_tells_what_the_index_says(tmp_path: Path) -> None:
     path = make(tmp_path, compression="zstd:5", hashes=["xxh64", "sha1"])
     summary = inspect(path)
     stored = sum(file.stat().st_size for file in path.glob("shard.*"))
-    assert (summary.path, summary.rows, summary.shards) == (path, 30, len(list(path.glob("shard.*"))))
+    assert (summary.path, summary.rows, summary.shards) == (str(path), 30, len(list(path.glob("shard.*"))))
     assert summary.columns == (ColumnSummary("id", "int", "int64"), ColumnSummary("text", "str", "large_string"))
     assert (summary.compressions, summary.hashes) == (("zstd",), ("sha1", "xxh64"))
     assert (summary.stored_bytes, summary.unknown_sizes) == (stored, 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
-from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
+
+from proctor.sources.mds.cells import Bytes
 
 _CHUNK = 4 << 20
 
@@ -57,18 +58,17 @@ def deflate(text: str, data: bytes) -> bytes:
     return codec.compress(data, asbytes=True)
 
 
-def inflate(path: Path, name: str, out: BinaryIO, limit: int) -> None:
-    """Decompresses the file at `path` (algorithm by extension `name`) into `out`.
+def inflate(stored: Bytes, name: str, out: BinaryIO, limit: int) -> None:
+    """Decompresses the bytes of a file (algorithm by extension `name`) into `out`.
 
     Raises:
         InflateError: the stream is damaged, or yields more than `limit` bytes.
-        OSError: reading or writing failed for a reason of the machine, not of the data.
+        OSError: writing failed.
     """
     if name == "snappy":
-        out.write(_inflate_snappy(path.read_bytes(), limit))
+        out.write(_inflate_snappy(stored.tobytes(), limit))
         return
-    # The file is mapped first: an error of the disk then shows here, and what the stream raises is damage.
-    compressed = pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"")
+    compressed = pa.BufferReader(pa.py_buffer(stored))
     done = 0
     with pa.CompressedInputStream(compressed, _ARROW_NAMES[name]) as stream:
         while chunk := _next_chunk(stream):

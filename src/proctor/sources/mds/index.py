@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 import msgspec
@@ -13,9 +13,9 @@ import msgspec
 from proctor.rows import UserError
 from proctor.sources.mds.compression import parse_compression
 from proctor.sources.mds.encodings import Encoding, parse_encoding
+from proctor.sources.mds.files import INDEX_NAME, DatasetFiles
 from proctor.sources.mds.hashing import hash_names
 
-INDEX_NAME = "index.json"
 T = TypeVar("T")
 _DEFAULT_SHARD_BYTES = 1 << 26
 
@@ -93,33 +93,26 @@ class Index:
     """An MDS dataset as its index describes it.
 
     Attributes:
-        root: directory of the index; every shard lies in it.
+        files: where the index and the shards lie.
         columns: in the order in which cells lie in a row.
         rows: number of rows of all shards together.
         fingerprint: hash of the index's content, independent of white space and key order.
     """
 
-    root: Path
+    files: DatasetFiles
     columns: tuple[Column, ...]
     shards: tuple[ShardInfo, ...]
     rows: int
     fingerprint: str
 
 
-def read_index(path: str | Path, *, allow_pickle: bool = False) -> Index:
-    """Reads and checks the index of the dataset at `path` (its directory, or the ``index.json`` itself).
+def read_index(files: DatasetFiles, *, allow_pickle: bool = False) -> Index:
+    """Reads and checks the index of a dataset.
 
     Raises:
         UserError: no index, or one that is not a sound MDS index of version 2; names file, shard and field.
     """
-    file = Path(path)
-    file = file if file.name == INDEX_NAME else file / INDEX_NAME
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"no MDS index: {error.strerror}", where=str(file), fix="give the dataset's directory"
-        ) from None
+    content, file = files.index(), f"{files.where}/{INDEX_NAME}"
     parsed = _parse(file, content)
     if parsed.version != 2:
         raise UserError(f"version {parsed.version} is not supported, only 2", where=f"{file}: version")
@@ -129,9 +122,9 @@ def read_index(path: str | Path, *, allow_pickle: bool = False) -> Index:
         first_row = shards[-1].first_row + shards[-1].samples if shards else 0
         shards.append(_shard_info(entry, number, first_row))
     _check_names(shards, file)
-    columns = _columns(parsed.shards[0], str(file), allow_pickle) if shards else ()
+    columns = _columns(parsed.shards[0], file, allow_pickle) if shards else ()
     rows = shards[-1].first_row + shards[-1].samples if shards else 0
-    return Index(file.parent, columns, tuple(shards), rows, _fingerprint(content))
+    return Index(files, columns, tuple(shards), rows, _fingerprint(content))
 
 
 def require_known_hashes(index: Index) -> None:
@@ -142,19 +135,19 @@ def require_known_hashes(index: Index) -> None:
             if unknown:
                 raise UserError(
                     f"hash {unknown[0]!r} cannot be computed here",
-                    where=f"{index.root / INDEX_NAME}: shards[{shard.number}]",
+                    where=f"{index.files.where}/{INDEX_NAME}: shards[{shard.number}]",
                     fix="verify_hashes: false reads without checking",
                 )
 
 
-def _parse(file: Path, content: bytes) -> _IndexFile:
+def _parse(file: str, content: bytes) -> _IndexFile:
     try:
         return msgspec.json.decode(content, type=_IndexFile)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$.")
-        raise UserError(what, where=f"{file}: {place.rstrip('`')}" if place else str(file)) from None
+        raise UserError(what, where=f"{file}: {place.rstrip('`')}" if place else file) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"not JSON: {error}", where=str(file)) from None
+        raise UserError(f"not JSON: {error}", where=file) from None
 
 
 def _fingerprint(content: bytes) -> str:
@@ -183,7 +176,7 @@ def _check_shard(entry: _ShardEntry, first: _ShardEntry, where: str) -> None:
     _check_sizes(entry, where)
 
 
-def _check_names(shards: Sequence[ShardInfo], file: Path) -> None:
+def _check_names(shards: Sequence[ShardInfo], file: str) -> None:
     """Two shards in one file would be the same rows twice, under other ids."""
     seen: dict[str, int] = {}
     for shard in shards:

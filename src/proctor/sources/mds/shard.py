@@ -1,26 +1,21 @@
-"""Opens a shard file: finds it, checks its digests, decompresses it, maps it into memory and reads its row table."""
+"""Opens a shard: finds its file, maps it into memory, checks its digests, decompresses it, reads its row table."""
 
 from __future__ import annotations
 
 import functools
-import mmap
-import stat
 import tempfile
+from collections.abc import Hashable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
-
-import numpy as np
 
 from proctor.rows import ErrorKind
 from proctor.sources.mds.cells import Bytes
 from proctor.sources.mds.compression import InflateError, inflate
+from proctor.sources.mds.files import LARGEST_SHARD, DatasetFiles, mapped
 from proctor.sources.mds.hashing import hexdigests
 from proctor.sources.mds.index import ShardFile, ShardInfo
 from proctor.sources.mds.layout import RowTable, ShardError, read_row_table
 
 _INFLATE_LIMIT = 1 << 30
-_LARGEST_SHARD = (1 << 32) - 1  # offsets are 32-bit words
 _KEPT_OPEN = 2
 
 
@@ -32,20 +27,20 @@ class OpenShard:
     table: RowTable
 
 
-def open_shard(root: Path, info: ShardInfo, *, verify_hashes: bool) -> OpenShard:
-    """Opens a shard of the dataset in `root`.
+def open_shard(files: DatasetFiles, info: ShardInfo, *, verify_hashes: bool) -> OpenShard:
+    """Opens a shard of the dataset whose files these are.
 
-    The last two shards stay open in the process, so that reading one in many small groups checks and decompresses it
-    once. A compressed shard is unpacked into an unnamed temporary file, which keeps memory free of whole shards.
+    The last two shards stay open in the process, so that reading one in many small groups fetches, checks and
+    decompresses it once. A compressed shard is unpacked into an unnamed temporary file, which keeps memory free of
+    whole shards.
 
     Raises:
-        ShardError: no row of the shard can be had; ``read.corrupt`` (also a file outside of `root`), ``read.missing``,
-            or ``read.failed`` for what may pass, e.g. a full disk.
+        ShardError: no row of the shard can be had; ``read.corrupt`` (also a file outside of the dataset),
+            ``read.missing``, or ``read.failed`` for what may pass, e.g. a full disk or a server that fails.
     """
     try:
-        path, is_zipped = _locate(root, info)
-        seen = path.stat()
-        opened = _open(path, is_zipped, info, verify_hashes, (seen.st_ino, seen.st_size, seen.st_mtime_ns))
+        name, version = _locate(files, info)
+        opened = _open(files, name, info, verify_hashes, version)
     except OSError as error:
         raise ShardError(ErrorKind.READ_FAILED, f"{info.raw.basename}: {error}") from error
     if isinstance(opened, OpenShard):
@@ -53,62 +48,49 @@ def open_shard(root: Path, info: ShardInfo, *, verify_hashes: bool) -> OpenShard
     raise ShardError(opened.kind, opened.message)
 
 
-def _locate(root: Path, info: ShardInfo) -> tuple[Path, bool]:
-    """The file to read (the uncompressed one if it is there, else the compressed one), and whether it is compressed."""
-    home = root.resolve()
-    for file in (info.raw, info.zipped):
-        if file is None or not (home / file.basename).exists():
-            continue
-        path = (home / file.basename).resolve()
-        if not path.is_relative_to(home):
-            raise ShardError(ErrorKind.READ_CORRUPT, f"{file.basename} leads outside of the dataset's directory")
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ShardError(ErrorKind.READ_CORRUPT, f"{file.basename} is not a regular file")
-        return path, file is info.zipped
-    names = " or ".join(file.basename for file in (info.raw, info.zipped) if file)
-    raise ShardError(ErrorKind.READ_MISSING, f"no shard file {names}")
+def _locate(files: DatasetFiles, info: ShardInfo) -> tuple[str, Hashable]:
+    """The file to read, the uncompressed or the compressed one, and its version."""
+    names = [file.basename for file in (info.raw, info.zipped) if file]
+    for name in reversed(names) if files.compressed_first else names:
+        version = files.version(name)
+        if version is not None:
+            return name, version
+    raise ShardError(ErrorKind.READ_MISSING, f"no shard file {' or '.join(names)}")
 
 
 @functools.lru_cache(maxsize=_KEPT_OPEN)
 def _open(
-    path: Path, is_zipped: bool, info: ShardInfo, verify_hashes: bool, _version: tuple[int, int, int]
+    files: DatasetFiles, name: str, info: ShardInfo, verify_hashes: bool, version: Hashable
 ) -> OpenShard | ShardError:
     # Damage is an answer worth keeping; it is returned, since a cache does not keep what is raised.
     try:
-        data = _uncompressed(path, is_zipped, info, verify_hashes)
+        data = _uncompressed(files.map(name, version), name, info, verify_hashes)
         return OpenShard(data, read_row_table(data, info.samples, info.sizes))
     except ShardError as error:
+        if error.kind.retryable:
+            raise
         return ShardError(error.kind, f"{info.raw.basename}: {error.message}")
 
 
-def _uncompressed(path: Path, is_zipped: bool, info: ShardInfo, verify_hashes: bool) -> Bytes:
-    with path.open("rb") as file:
-        stored = _map(file)
-    if not is_zipped or info.zipped is None:
+def _uncompressed(stored: Bytes, name: str, info: ShardInfo, verify_hashes: bool) -> Bytes:
+    if info.zipped is None or name != info.zipped.basename:
         _check_digests(stored, info.raw, verify_hashes)
         return stored
     _check_digests(stored, info.zipped, verify_hashes)
-    data = _unpack(path, info)
+    data = _unpack(stored, info)
     _check_digests(data, info.raw, verify_hashes)
     return data
 
 
-def _unpack(path: Path, info: ShardInfo) -> Bytes:
-    limit = min(max(info.raw.size or 0, _INFLATE_LIMIT), _LARGEST_SHARD)
+def _unpack(stored: Bytes, info: ShardInfo) -> Bytes:
+    limit = min(max(info.raw.size or 0, _INFLATE_LIMIT), LARGEST_SHARD)
     with tempfile.TemporaryFile(prefix="proctor-shard-") as file:
         try:
-            inflate(path, info.compression or "", file, limit)
+            inflate(stored, info.compression or "", file, limit)
         except InflateError as error:
             raise ShardError(ErrorKind.READ_CORRUPT, str(error)) from None
         file.flush()
-        return _map(file)
-
-
-def _map(file: BinaryIO) -> Bytes:
-    """The file's bytes, mapped. The map lives as long as any array made of it."""
-    if file.seek(0, 2) == 0:
-        return np.zeros(0, np.uint8)
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        return mapped(file)
 
 
 def _check_digests(data: Bytes, file: ShardFile, wanted: bool) -> None:

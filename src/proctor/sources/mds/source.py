@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,14 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup
 from proctor.sources.mds.cells import Ints
+from proctor.sources.mds.files import dataset_files
 from proctor.sources.mds.format import DecodedRows, ShardLayout, decode_blocks
 from proctor.sources.mds.index import ShardInfo, read_index, require_known_hashes
 from proctor.sources.mds.layout import ShardError
 from proctor.sources.mds.shard import open_shard
+
+if TYPE_CHECKING:
+    from proctor.storage.connect import StorageOptions
 
 BLOCK_ROWS = 1 << 16
 """Most rows in a block."""
@@ -24,7 +29,7 @@ _TAKEN_NAMES = frozenset(field.name for field in BLOCK_FIELDS)
 
 
 class MDSSource:
-    """Rows of the MDS dataset at `path` (its directory or its ``index.json``). Implements `sources.base.Source`.
+    """Rows of the MDS dataset at `path` (its directory, URL or ``index.json``). Implements `sources.base.Source`.
 
     Columns keep their names, except that one called like a field of every block gets the prefix ``mds_``. Field
     metadata holds the MDS encoding and the shape of arrays; `encodings` lists the Arrow types.
@@ -33,13 +38,21 @@ class MDSSource:
         path: where the dataset lies.
         allow_pickle: let ``pkl`` columns through as raw bytes; they are refused otherwise and never loaded.
         verify_hashes: check the digests that the index has before a shard is used.
+        storage: how object storage is reached, for a URL.
 
     Raises:
         UserError: the index is missing or unsound; names file, shard and field.
     """
 
-    def __init__(self, path: str | Path, *, allow_pickle: bool = False, verify_hashes: bool = True) -> None:
-        self._index = read_index(path, allow_pickle=allow_pickle)
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        allow_pickle: bool = False,
+        verify_hashes: bool = True,
+        storage: StorageOptions | None = None,
+    ) -> None:
+        self._index = read_index(dataset_files(path, storage), allow_pickle=allow_pickle)
         self._verify_hashes = verify_hashes
         if verify_hashes:
             require_known_hashes(self._index)
@@ -71,7 +84,7 @@ class MDSSource:
         info = self._index.shards[group.shard]
         rows = np.array(group.row_ids.to_array(), np.int64) - info.first_row
         try:
-            shard = open_shard(self._index.root, info, verify_hashes=self._verify_hashes)
+            shard = open_shard(self._index.files, info, verify_hashes=self._verify_hashes)
         except ShardError as error:
             yield from self._failed_blocks(info, rows, error)
             return

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from proctor.sources.base import BLOCK_BYTES
+from proctor.sources.mds.files import dataset_files
 from proctor.sources.mds.format import ShardLayout, decode_blocks
 from proctor.sources.mds.index import Index, ShardInfo, read_index, require_known_hashes
 from proctor.sources.mds.layout import ShardError
 from proctor.sources.mds.shard import open_shard
+
+if TYPE_CHECKING:
+    from proctor.storage.connect import StorageOptions
 
 _BLOCK_ROWS = 1 << 16
 
@@ -31,7 +36,7 @@ class Summary:
     """An MDS dataset as its index describes it; no shard was opened.
 
     Attributes:
-        path: directory of the dataset.
+        path: directory or URL of the dataset.
         rows, shards: how many there are.
         columns: in the order in which cells lie in a row.
         compressions: algorithms used (empty: none).
@@ -44,7 +49,7 @@ class Summary:
         fingerprint: identity of the dataset: a hash of the index's content.
     """
 
-    path: Path
+    path: str
     rows: int
     shards: int
     columns: tuple[ColumnSummary, ...]
@@ -73,19 +78,19 @@ class Finding:
     problem: str
 
 
-def inspect(path: str | Path) -> Summary:
-    """Describes the dataset at `path` (its directory or its ``index.json``).
+def inspect(path: str | Path, storage: StorageOptions | None = None) -> Summary:
+    """Describes the dataset at `path` (its directory, URL or ``index.json``).
 
     Raises:
         UserError: the index is missing or unsound.
     """
-    index = read_index(path, allow_pickle=True)
+    index = read_index(dataset_files(path, storage), allow_pickle=True)
     raw = [shard.raw.size or 0 for shard in index.shards]
     stored = [((shard.zipped or shard.raw).size or 0) for shard in index.shards]
     sized_rows = sum(shard.samples for shard in index.shards if shard.raw.size)
     files = [file for shard in index.shards for file in (shard.raw, shard.zipped) if file]
     return Summary(
-        path=index.root,
+        path=index.files.where,
         rows=index.rows,
         shards=len(index.shards),
         columns=tuple(
@@ -103,7 +108,7 @@ def inspect(path: str | Path) -> Summary:
     )
 
 
-def verify(path: str | Path) -> Iterator[Finding]:
+def verify(path: str | Path, storage: StorageOptions | None = None) -> Iterator[Finding]:
     """Reads every shard of the dataset whole and yields what is wrong, shard by shard; nothing if all is well.
 
     Checked are: files there, digests, decompression, sizes, row counts, offsets, the sizes inside rows, and that every
@@ -112,7 +117,7 @@ def verify(path: str | Path) -> Iterator[Finding]:
     Raises:
         UserError: the index is missing or unsound.
     """
-    index = read_index(path, allow_pickle=True)
+    index = read_index(dataset_files(path, storage), allow_pickle=True)
     require_known_hashes(index)
     for shard in index.shards:
         yield from _verify_shard(index, shard)
@@ -122,7 +127,7 @@ def verify(path: str | Path) -> Iterator[Finding]:
 def _verify_shard(index: Index, info: ShardInfo) -> Iterator[Finding]:
     file = info.raw.basename
     try:
-        shard = open_shard(index.root, info, verify_hashes=True)
+        shard = open_shard(index.files, info, verify_hashes=True)
     except ShardError as error:
         yield Finding(file, None, error.message)
         return
@@ -139,8 +144,7 @@ def _verify_shard(index: Index, info: ShardInfo) -> Iterator[Finding]:
 
 def _stray(index: Index) -> Iterator[Finding]:
     """Shard files that the index does not name."""
-    named = {Path(file.basename) for shard in index.shards for file in (shard.raw, shard.zipped) if file}
-    for path in sorted(index.root.rglob("*.mds*")):
-        relative = path.relative_to(index.root)
-        if path.is_file() and relative not in named:
-            yield Finding(str(relative), None, "the index does not name this shard file: its rows are not read")
+    known = {str(PurePosixPath(f.basename)) for shard in index.shards for f in (shard.raw, shard.zipped) if f}
+    for name in index.files.names():
+        if ".mds" in PurePosixPath(name).name and name not in known:
+            yield Finding(name, None, "the index does not name this shard file: its rows are not read")

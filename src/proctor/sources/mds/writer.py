@@ -18,8 +18,8 @@ from proctor.rows import UserError
 from proctor.sources.mds.compression import deflate, parse_compression
 from proctor.sources.mds.encode import encode_cell
 from proctor.sources.mds.encodings import Encoding, parse_encoding
+from proctor.sources.mds.files import INDEX_NAME
 from proctor.sources.mds.hashing import hash_names, hexdigests
-from proctor.sources.mds.index import INDEX_NAME
 
 _OFFSET_LIMIT = 1 << 32  # offsets are 32-bit words
 

@@ -1,0 +1,252 @@
+"""Reads files below a URL, in object storage or on a web server, by ranges and with patience.
+
+A range is fetched in pieces. Whatever passes (a 5xx, a cut or silent connection, a body that ends early or trickles) is
+tried again with growing, random pauses, and a try goes on where the one before stopped: what has come is not fetched
+twice. The limits are those of `StorageOptions`, and they hold for a piece, not for a file, however large it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+
+from proctor.rows import UserError
+from proctor.storage.connect import Connection, StorageOptions, first_line, object_store
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
+T = TypeVar("T")
+Reason = Literal["missing", "denied", "failed"]
+
+PIECE_BYTES = 16 << 20
+"""Most bytes that one request asks for."""
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+_BROKEN = re.compile(r"HttpError \{\s*kind: (\w+)")
+_QUERY = re.compile(r"\?\S*")
+_PASSING_STATUS = frozenset({408, 425, 429})
+_KEY_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
+_ASK_FOR_ACCESS = "check the credentials and what they may read (a store may also say so of what is not there)"
+
+
+class RemoteError(Exception):
+    """A file that cannot be had.
+
+    Attributes:
+        reason: ``missing``: it is not there; ``denied``: it may not be read; ``failed``: anything that may pass.
+        message: one line: the URL, what happened, and what to do. Never holds a query string, which may be signed.
+    """
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (RemoteError, (self.reason, self.message))
+
+
+class Stat(NamedTuple):
+    """What a store says of a file: its bytes, and a tag that changes whenever its content does."""
+
+    size: int
+    tag: str
+
+
+class _PassingError(Exception):
+    """A fault that the next try may not meet; the text says what it was."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What has come of a piece, over all tries, and when the last of it came."""
+
+    data: bytearray = field(default_factory=bytearray)
+    at: float = field(default_factory=monotonic)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The files below a URL. Small, picklable and hashable; each process connects when it first reads.
+
+    Attributes:
+        url: ``s3://bucket/folder``, ``https://host/folder`` ... as in `storage.connect`.
+        options: how the store is reached.
+    """
+
+    url: str
+    options: StorageOptions = field(default_factory=StorageOptions)
+
+    def check(self) -> None:
+        """Refuses a URL that cannot be read from; sends nothing.
+
+        Raises:
+            UserError: says what is wrong with it.
+        """
+        parts = urlsplit(self.url)
+        if parts.scheme in ("http", "https") and (parts.query or parts.fragment):
+            where = self.url.partition("?")[0].partition("#")[0]
+            raise UserError("a URL with a query cannot have files below it", where=where, fix="leave the query out")
+        _connect(self.url, self.options)
+
+    def url_of(self, name: str) -> str:
+        """The URL of a file."""
+        return f"{self.url.rstrip('/')}/{name}"
+
+    def stat(self, name: str) -> Stat:
+        """Size and tag of a file.
+
+        Raises:
+            RemoteError: it cannot be had.
+        """
+
+        def ask() -> Stat:
+            store, prefix = _connect(self.url, self.options)
+            meta = obstore.head(store, _join(prefix, name))
+            return Stat(meta["size"], meta["e_tag"] or meta["last_modified"].isoformat())
+
+        return self._patiently(name, ask, _Progress())
+
+    def read(self, name: str, start: int, end: int, tag: str | None = None) -> bytes:
+        """The bytes ``start .. end - 1`` of a file; with a `tag`, only if it still is the file that had it.
+
+        Raises:
+            RemoteError: they cannot be had, also because the file is shorter or has changed.
+        """
+        return b"".join(self.pieces(name, start, end, tag))
+
+    def pieces(self, name: str, start: int, end: int, tag: str | None = None) -> Iterator[bytes]:
+        """Like `read`, in pieces of `PIECE_BYTES`, so that not all of it has to fit into memory."""
+        for at in range(start, end, PIECE_BYTES):
+            yield self._piece(name, at, min(end, at + PIECE_BYTES), tag)
+
+    def names(self) -> list[str]:
+        """Names of all files below the URL. None on a web server, which has no common way to list them.
+
+        Raises:
+            RemoteError: they cannot be listed.
+        """
+        if urlsplit(self.url).scheme in ("http", "https"):
+            return []
+
+        def ask() -> list[str]:
+            store, prefix = _connect(self.url, self.options)
+            paths = (meta["path"] for batch in obstore.list(store, prefix or None) for meta in batch)
+            return [path.removeprefix(prefix).lstrip("/") for path in paths]
+
+        return self._patiently("", ask, _Progress())
+
+    def _piece(self, name: str, start: int, end: int, tag: str | None) -> bytes:
+        progress = _Progress()
+        self._patiently(name, lambda: self._receive(name, start, end, tag, progress), progress)
+        return bytes(progress.data)
+
+    def _receive(self, name: str, start: int, end: int, tag: str | None, progress: _Progress) -> None:
+        """One try: adds what comes of the piece to what has come of it before."""
+        seconds = 2 * self.options.read_seconds
+        limit = monotonic() + seconds
+        store, prefix = _connect(self.url, self.options)
+        options: GetOptions = {"range": (start + len(progress.data), end)}
+        if tag is not None and tag.startswith('"'):
+            options["if_match"] = tag
+        reply = obstore.get(store, _join(prefix, name), options=options)
+        if tag is not None and reply.meta["e_tag"] not in (None, tag):
+            raise PreconditionError("another tag")  # a server that does not know If-Match
+        for chunk in reply.stream(min_chunk_size=1):
+            progress.data += chunk
+            progress.at = monotonic()
+            if progress.at > limit and len(progress.data) < end - start:
+                raise _PassingError(f"{len(progress.data):,} of {end - start:,} bytes after {seconds:g} s")
+        if len(progress.data) < end - start:
+            raise _PassingError(f"the reply ended after {len(progress.data):,} of {end - start:,} bytes")
+
+    def _patiently(self, name: str, ask: Callable[[], T], progress: _Progress) -> T:
+        """Asks until there is an answer, a fault that will not pass, or no patience left."""
+
+        def ask_once() -> T:
+            try:
+                return ask()
+            except (BaseError, OSError, ValueError) as error:
+                raise self._sorted(name, error) from None
+
+        def stop(state: RetryCallState) -> bool:
+            silent = monotonic() - progress.at > self.options.retry_seconds
+            return silent or state.attempt_number >= self.options.attempts
+
+        tries = Retrying(
+            retry=retry_if_exception_type(_PassingError),
+            wait=wait_random_exponential(multiplier=0.2, max=15),
+            stop=stop,
+            reraise=True,
+        )
+        try:
+            return tries(ask_once)
+        except _PassingError as error:
+            count = tries.statistics["attempt_number"]
+            told = f"{self.url_of(name)}: {error} ({count} {'try' if count == 1 else 'tries'})"
+            raise RemoteError("failed", told) from None
+
+    def _sorted(self, name: str, error: Exception) -> RemoteError | _PassingError:
+        """Sorts an error of obstore by what can be done about it."""
+        url, what = self.url_of(name), _what(error)
+        if isinstance(error, FileNotFoundError):
+            return RemoteError("missing", f"{url}: not there ({what})")
+        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+            return RemoteError("denied", f"{url}: access denied ({what}); {_ASK_FOR_ACCESS}")
+        if any(service in str(error) for service in _KEY_SERVICES):
+            cure = "set them in the environment, or storage.anonymous for a public bucket"
+            return RemoteError("denied", f"{url}: no credentials; {cure}")
+        if isinstance(error, PreconditionError):
+            return RemoteError("failed", f"{url}: was replaced while it was read")
+        status = _status(error)
+        if status is None and not _BROKEN.search(str(error)):
+            return RemoteError("failed", f"{url}: {what}")
+        if status is not None and status < 500 and status not in _PASSING_STATUS:
+            return RemoteError("failed", f"{url}: the server refused it ({what})")
+        return _PassingError(what)
+
+
+@functools.lru_cache(maxsize=16)
+def _connect(url: str, options: StorageOptions) -> Connection:
+    # One try a request: obstore would try again on its own, the whole of it times the tries made here.
+    return object_store(url, replace(options, attempts=1))
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _status(error: Exception) -> int | None:
+    found = _STATUS.search(str(error))
+    return int(found[1]) if found else None
+
+
+def _what(error: Exception) -> str:
+    """What happened, without addresses and replies, which may hold what nobody else should read."""
+    text = str(error)
+    status, code, broken = _status(error), _CODE.search(text), _BROKEN.search(text)
+    if status is not None:
+        return f"HTTP {status} {code[1]}" if code else f"HTTP {status}"
+    if broken is not None:
+        return _BROKEN_WORDS.get(broken[1], f"the request failed: {broken[1]}")
+    if "redirect without LOCATION" in text:
+        return "redirected to nowhere: the region is probably another one (storage.region)"
+    return _QUERY.sub("", first_line(error))[:200]
+
+
+_BROKEN_WORDS = {
+    "Timeout": "the server went silent",
+    "Interrupted": "the connection was cut",
+    "Connect": "no connection to the server",
+}
