@@ -110,7 +110,7 @@ def test_a_killed_driver_costs_only_what_was_in_flight(spec_file: Path) -> None:
     assert (ledger["answered"], ledger["repaired"]) == (ROWS, 0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_leaves_a_run_that_can_be_resumed(spec_file: Path, number: signal.Signals) -> None:
     run_dir = spec_file.parent / "run"
     process = start(spec_file)
@@ -120,7 +120,7 @@ def test_an_interrupt_leaves_a_run_that_can_be_resumed(spec_file: Path, number: 
     assert process.returncode == 130, error
     last = json.loads(out.splitlines()[-1])
     assert last["verdict"] == "interrupted"
-    assert last["reconciliation"]["checkpoints"][0]["missing"] > 0
+    assert last["reconciliation"]["checkpoints"][0]["unanswered"]["lost"] > 0
     code, _ = finish(spec_file)
     assert code == 0
     assert_complete_and_unique(run_dir)

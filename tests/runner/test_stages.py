@@ -87,6 +87,7 @@ def test_finish_writes_final_records_and_leaves_retryable_ones_open(task: Task, 
             "output_tokens": 3,
             "errors": '{"infer.empty": 1}',
             "retries": '{"engine.init_failed": 1}',
+            "trouble": None,
         }
     ]
     records = pq.read_table(tmp_path / "results").to_pylist()

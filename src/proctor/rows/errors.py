@@ -42,6 +42,7 @@ class ErrorKind(StrEnum):
     INFER_UNREACHABLE = "infer.unreachable"
     ENGINE_INIT_FAILED = "engine.init_failed"
     SCORE_FAILED = "score.failed"
+    SCORE_CRASHED = "score.crashed"
     LOST = "lost"
 
     @property

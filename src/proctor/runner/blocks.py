@@ -43,9 +43,11 @@ TALLY = pa.schema(
         pa.field("output_tokens", pa.int64()),
         pa.field("errors", pa.string()),
         pa.field("retries", pa.string()),
+        pa.field("trouble", pa.string()),
     ]
 )
-"""What the last stage tells the driver about a block: counts only (`errors`, `retries`: JSON, kind -> rows)."""
+"""What the last stage tells the driver about a block: counts only (`errors`, `retries`: JSON, kind -> rows), and the
+`trouble` that kept it from writing, if there was any."""
 
 
 def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema, expected_rows: int) -> pa.Table:

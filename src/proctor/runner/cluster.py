@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,6 +41,18 @@ def cluster(spec: RunSpec) -> Iterator[dict[str, float]]:
 def wanted_cpus(spec: RunSpec) -> float:
     """Logical CPUs that let the engines run and two more tasks prepare and write beside them."""
     return spec.engine.replicas * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
+
+
+def await_room(spec: RunSpec) -> None:
+    """Waits, up to `limits.load_seconds`, for a cluster that has lost nodes to have room for one engine again."""
+    engine = spec.engine
+    need = {"CPU": engine.cpus_per_replica + spec.stream.prepare_cpus, "GPU": engine.gpus_per_replica}
+    give_up = time.monotonic() + spec.limits.load_seconds
+    while time.monotonic() < give_up:
+        have = ray.cluster_resources()
+        if all(have.get(name, 0.0) >= amount for name, amount in need.items()):
+            return
+        time.sleep(1.0)
 
 
 def _connect(spec: RunSpec) -> None:

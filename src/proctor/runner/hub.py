@@ -1,4 +1,4 @@
-"""One actor that gathers events from all workers and keeps ``events.jsonl``, so that the file has a single writer."""
+"""One actor that hears from all workers: it keeps ``events.jsonl``, the engines' pulses and the trail of lone rows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,35 @@ import contextlib
 import platform
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import ray
 
 from proctor.rows import Event
+from proctor.runner.metrics import count_event
+from proctor.runner.trail import Trail
+
+ANSWER_SECONDS = 5.0
+"""Longest wait for the hub: a run must not hang because it cannot tell of itself."""
+
+
+class Pulse(NamedTuple):
+    """An engine's last sign of life: how many seconds ago it was, and how many rows the engine had."""
+
+    age: float
+    rows: int
+
+
+class HubView(NamedTuple):
+    """What the hub has heard: events by kind, engines whose breaker is open with the reason, pulses by engine."""
+
+    events: dict[str, int]
+    broken: dict[str, str]
+    pulses: dict[str, Pulse]
 
 
 class _Hub:
@@ -22,24 +44,52 @@ class _Hub:
         self._path = Path(events_file)
         self._counts: Counter[str] = Counter()
         self._broken: dict[str, str] = {}
+        self._pulses: dict[str, tuple[float, int]] = {}
+        self._past: set[str] = set()
+        self._trail = Trail()
 
     def emit(self, line: bytes) -> None:
         event = msgspec.json.decode(line, type=Event)
         self._counts[event.kind] += 1
+        count_event(event.kind)
         if event.kind == "breaker.opened":
             self._broken[event.engine] = event.message
         elif event.kind in ("breaker.closed", "engine.closed"):
             self._broken.pop(event.engine, None)
+        if event.kind == "engine.closed":
+            self._forget(event.engine)
         with self._path.open("ab") as file:
             file.write(line + b"\n")
 
-    def snapshot(self) -> tuple[dict[str, int], dict[str, str]]:
-        """Events so far by kind, and engines whose breaker is open with the reason."""
-        return dict(self._counts), dict(self._broken)
+    def pulse(self, engine: str, rows: int) -> None:
+        if engine not in self._past:
+            self._pulses[engine] = (time.monotonic(), rows)
+
+    def enter(self, row: int, stage: str) -> None:
+        self._trail.enter(row, stage)
+
+    def leave(self, row: int) -> None:
+        self._trail.leave(row)
+
+    def close_sweep(self, *, ended: bool) -> dict[int, list[str]]:
+        """Forgets the engines of the sweep; see `Trail.close` for what comes back."""
+        self._broken.clear()
+        self._forget(*self._pulses)
+        return self._trail.close(ended=ended)
+
+    def _forget(self, *engines: str) -> None:
+        self._past.update(engines)
+        for engine in engines:
+            self._pulses.pop(engine, None)
+
+    def view(self) -> HubView:
+        now = time.monotonic()
+        pulses = {engine: Pulse(now - at, rows) for engine, (at, rows) in self._pulses.items()}
+        return HubView(dict(self._counts), dict(self._broken), pulses)
 
 
 class HubClient:
-    """A picklable handle: `emit` never blocks and never raises, a run must not fail because it cannot tell of it."""
+    """A picklable handle: nothing here raises or waits for long, a run must not fail because it cannot tell of it."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -60,18 +110,36 @@ class HubClient:
         with contextlib.suppress(Exception):
             self._actor.emit.remote(msgspec.json.encode(event))
 
+    def pulse(self, engine: str, rows: int) -> None:
+        """The engine's actor is alive and has so many rows."""
+        with contextlib.suppress(Exception):
+            self._actor.pulse.remote(engine, rows)
+
+    @contextmanager
+    def inside(self, row: int, stage: str) -> Iterator[None]:
+        """Says that `row` enters a stage of `trail.CRASHES`, and that it leaves; a worker that dies cannot say that."""
+        self._ask("enter", row, stage)
+        yield
+        self._ask("leave", row)
+
+    def close_sweep(self, *, ended: bool) -> dict[int, list[str]]:
+        """The guilty rows of the sweeps so far (see `Trail.close`); none if the hub does not answer."""
+        return self._ask("close_sweep", ended=ended) or {}
+
+    def view(self) -> HubView:
+        """What the hub has heard; nothing when it does not answer in time."""
+        return self._ask("view") or HubView({}, {}, {})
+
     def await_ends(self, timeout: float = 3.0) -> None:
         """Waits a moment for the last words of engines that are closing; an engine that was killed has none."""
         give_up = time.monotonic() + timeout
         while time.monotonic() < give_up:
-            counts, _ = self.snapshot()
-            if counts.get("engine.closed", 0) >= counts.get("engine.started", 0):
+            events = self.view().events
+            if events.get("engine.closed", 0) >= events.get("engine.started", 0):
                 return
             time.sleep(0.1)
 
-    def snapshot(self, timeout: float = 5.0) -> tuple[dict[str, int], dict[str, str]]:
-        """Counts by kind and broken engines; empty when the hub does not answer in time."""
-        try:
-            return ray.get(self._actor.snapshot.remote(), timeout=timeout)
-        except ray.exceptions.RayError:
-            return {}, {}
+    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        with contextlib.suppress(ray.exceptions.RayError):
+            return ray.get(getattr(self._actor, method).remote(*arguments, **options), timeout=ANSWER_SECONDS)
+        return None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from proctor.runner.blocks import INFERRED, table_of
 from proctor.runner.hub import HubClient
 from proctor.supervise import Settings, Supervisor
 
+PULSE_SECONDS = 2.0
 _CARRIED = [
     name for name in INFERRED.names if name in ("row_id", "sample_id", "notice", "prompt", "target", "n_images")
 ]
@@ -43,9 +47,14 @@ class Infer:
         self.name = f"{platform.node()}:{os.getpid()}"
         self._supervisor = Supervisor(setup.config, setup.settings, name=self.name, on_event=hub.emit)
         self._supervisor.start()
+        self._heart = Heart(self.name, hub)
 
     def __call__(self, block: pa.Table) -> pa.Table:
         """One block: requests go in together, rows come out in their order."""
+        with self._heart.holding(block.num_rows):
+            return self._answered(block)
+
+    def _answered(self, block: pa.Table) -> pa.Table:
         rows = block.drop_columns("images").to_pylist()
         images = block["images"]
         waiting = [
@@ -65,9 +74,46 @@ class Infer:
         return row if future is None else {**row, **_outcome(future.result()), "engine": self.name}
 
     def __del__(self) -> None:
+        heart = getattr(self, "_heart", None)
+        if heart is not None:
+            heart.stop()
         supervisor = getattr(self, "_supervisor", None)
         if supervisor is not None:
             supervisor.close(timeout=5.0)
+
+
+class Heart:
+    """Tells the hub every `PULSE_SECONDS` that an engine's actor lives and how many rows it has.
+
+    Ray does not say when an actor is gone with its node. The thread must not hold the actor: it would never end.
+    """
+
+    def __init__(self, engine: str, hub: HubClient) -> None:
+        self._engine, self._hub = engine, hub
+        self._rows = 0
+        self._counting = threading.Lock()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._beat, name="proctor-pulse", daemon=True).start()
+
+    @contextmanager
+    def holding(self, rows: int) -> Iterator[None]:
+        """The actor has `rows` more while the block runs."""
+        with self._counting:
+            self._rows += rows
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._rows -= rows
+
+    def stop(self) -> None:
+        """No more pulses."""
+        self._stopped.set()
+
+    def _beat(self) -> None:
+        while not self._stopped.is_set():
+            self._hub.pulse(self._engine, self._rows)
+            self._stopped.wait(PULSE_SECONDS)
 
 
 def _outcome(response: Response) -> dict[str, Any]:

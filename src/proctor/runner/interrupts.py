@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run in the same orderly way."""
+"""Ctrl-C, SIGTERM and SIGHUP (a terminal that closes) end a run in the same orderly way."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+_NUMBERS = (signal.SIGTERM, signal.SIGHUP)
+
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Turns SIGTERM into `KeyboardInterrupt` while the block runs (only the main thread can)."""
+    """Turns SIGTERM and SIGHUP into `KeyboardInterrupt` while the block runs (only the main thread can)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    heeded = [number for number in _NUMBERS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores SIGHUP
+    before = {number: signal.signal(number, _interrupt) for number in heeded}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

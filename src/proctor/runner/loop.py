@@ -11,21 +11,23 @@ sweep, or the next run of the same command, has them.
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import count
-from typing import NamedTuple
 
 from pyroaring import BitMap64
+from ray.exceptions import RayError
 
-from proctor.results import lift_tombstones, settle, write_tombstones
+from proctor.results import lift_tombstones, settle
 from proctor.rows import Event, told
 from proctor.runner.begin import begin, check
-from proctor.runner.cluster import cluster
+from proctor.runner.cluster import await_room, cluster
+from proctor.runner.convict import convict
+from proctor.runner.course import Course, Sweep, Swept
 from proctor.runner.exam import Exam
 from proctor.runner.hub import HubClient
 from proctor.runner.interrupts import interruptible
 from proctor.runner.outcome import RunOutcome, conclude
 from proctor.runner.progress import Observer, Tracker, quiet
-from proctor.runner.stream import Sweep, smaller, stream
+from proctor.runner.stoppable import Stopped
+from proctor.runner.stream import stream
 from proctor.spec import RunSpec
 
 
@@ -54,6 +56,8 @@ def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> Ru
                 evaluate(exam, tracker)
         except KeyboardInterrupt:
             interrupted = True
+        except (OSError, RayError) as error:
+            tracker.reasons["run"] = f"ended early: {told(error)}"
         return conclude(exam, tracker, interrupted=interrupted)
 
 
@@ -70,59 +74,48 @@ def evaluate(exam: Exam, tracker: Tracker) -> None:
 
 
 def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hub: HubClient) -> None:
-    """Sweeps over the rows that `checkpoint` has not answered, until none is left or a sweep gets no further.
-
-    Rows that vanished with their worker run again in ever smaller blocks, until the guilty one stands alone; such
-    sweeps do not count as tries, and there are few of them, since the blocks shrink fast.
-    """
+    """Sweeps over the rows that `checkpoint` has not answered, until none is left or another sweep has no prospect."""
     lift_tombstones(exam.run.results, checkpoint)
-    company, tries = exam.spec.stream.block_rows, 0
-    for sweep in count(1):
-        hub.emit(Event("sweep.started", count=len(todo), message=f"{checkpoint}: sweep {sweep}"))
-        swept = sweep_once(exam, Sweep(checkpoint, sweep, company), todo, tracker, hub)
+    course = Course(checkpoint, exam.spec.stream.block_rows, exam.spec.limits.sweeps)
+    while True:
+        sweep = course.sweep
+        hub.emit(Event("sweep.started", count=len(todo), message=f"{checkpoint}: sweep {sweep.number}"))
+        swept = sweep_once(exam, sweep, todo, tracker, hub)
+        convict(exam, sweep, todo, hub, ended=not (swept.failed or swept.halted))
         left = exam.expected - _done(exam, checkpoint, tracker)
         hub.emit(Event("sweep.ended", count=len(left), message=f"{checkpoint}: {len(left)} rows left"))
-        if swept.vanished and company > 1:
-            company = smaller(company)
-        else:
-            tries += 1
-            stuck = left == todo and not swept.failed
-            if stuck or tries == exam.spec.limits.sweeps:
-                break
-        if not left or swept.gave_up:
-            break
+        if not course.goes_on(todo, left, swept):
+            return
+        await_room(exam.spec)
         todo = left
-    if left:
-        write_tombstones(exam.run.root, checkpoint, left, exam.record_schema, sweep)
-
-
-class Swept(NamedTuple):
-    """How a sweep ended: how many rows did not come back in any way, and what cut it short.
-
-    `gave_up` is for want of an engine in order, `failed` for an error of the stream itself.
-    """
-
-    vanished: int = 0
-    gave_up: bool = False
-    failed: bool = False
 
 
 def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: HubClient) -> Swept:
-    """One pass of the stream over `todo`; it is given up when every engine is out of order."""
-    checkpoint, returned = sweep.checkpoint, 0
-    try:
-        with closing(stream(exam, sweep, todo, hub)) as tallies, tracker.sweeping(checkpoint, sweep.number):
-            for tally in tallies:
-                returned += tally["rows"]
-                tracker.add(checkpoint, tally)
-                if tracker.all_engines_broken:
-                    return Swept(gave_up=True)
-    except Exception as error:  # whatever ends the stream early, its rows are unanswered, and that is all
-        reason = f"sweep {sweep.number} ended early: {told(error)}"
-        tracker.reasons[checkpoint] = reason
-        hub.emit(Event("sweep.failed", action="rows left to the next sweep", message=f"{checkpoint}: {reason}"))
-        return Swept(failed=True)
+    """One pass of the stream over `todo`. Whatever ends it early, its rows are unanswered, and that is all."""
+    returned = 0
+    with tracker.sweeping(sweep) as watched:
+        try:
+            with closing(stream(exam, sweep, todo, hub)) as tallies:
+                for tally in tallies:
+                    if tally["trouble"] is not None:
+                        return _cut_short(sweep, tracker, hub, tally["trouble"], Swept(halted=True))
+                    returned += tally["rows"]
+                    tracker.add(sweep.checkpoint, tally)
+        except Stopped:
+            assert watched.verdict is not None
+            reason, swept = watched.verdict
+            return _cut_short(sweep, tracker, hub, reason, swept._replace(vanished=len(todo) - returned))
+        except Exception as error:
+            reason = f"sweep {sweep.number} ended early: {told(error)}"
+            return _cut_short(sweep, tracker, hub, reason, Swept(failed=True))
     return Swept(vanished=len(todo) - returned)
+
+
+def _cut_short(sweep: Sweep, tracker: Tracker, hub: HubClient, reason: str, swept: Swept) -> Swept:
+    tracker.reasons[sweep.checkpoint] = reason
+    action = "no further sweep" if swept.halted else "rows left to the next sweep"
+    hub.emit(Event("sweep.cut_short", action=action, message=f"{sweep.checkpoint}: {reason}"))
+    return swept
 
 
 def _done(exam: Exam, checkpoint: str, tracker: Tracker) -> BitMap64:

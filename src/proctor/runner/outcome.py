@@ -1,15 +1,16 @@
-"""How a run closes: reconciliation, metrics, exit code."""
+"""How a run closes: tombstones, reconciliation, metrics, exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 
 import duckdb
 
-from proctor.results import Reconciliation, RunDir, reconcile
+from proctor.results import Reconciliation, RunDir, reconcile, settle, write_tombstones
 from proctor.rows import Event, told
 from proctor.runner.exam import Exam
 from proctor.runner.progress import Progress, Tracker, status_json
@@ -48,8 +49,12 @@ class RunOutcome:
 
 
 def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
-    """Reconciles every checkpoint from the files, adds up the metrics, and writes both down."""
+    """Reconciles every checkpoint from the files, adds up the metrics, and writes both down.
+
+    A disk that takes no more costs what could not be written, and the exit code says so.
+    """
     run = exam.run
+    written = [_close_rows(exam, name, tracker) for name in tracker.checkpoints]
     account = Reconciliation(
         [reconcile(run.results, name, exam.expected, tracker.repaired[name]) for name in tracker.checkpoints]
     )
@@ -57,11 +62,36 @@ def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
     code = exit_code(account, exam.spec.limits.max_error_rate, interrupted=interrupted)
     if account.complete and len(summaries) < len(account.ledgers):
         code = ExitCode.MISTAKE
-    run.write("reconciliation", {**account.to_json(), "exit_code": int(code)})
-    run.write("metrics", {name: asdict(summary) for name, summary in summaries.items()})
-    run.write("versions", {**(run.read("versions") or {}), **engine_versions(run)})
-    run.write("status", status_json(tracker.snapshot, code.name.lower()))
+    documents = {
+        "reconciliation": {**account.to_json(), "exit_code": int(code)},
+        "metrics": {name: asdict(summary) for name, summary in summaries.items()},
+        "versions": {**(run.read("versions") or {}), **engine_versions(run)},
+        "status": status_json(tracker.snapshot, code.name.lower()),
+    }
+    for name, document in documents.items():
+        written.append(_attempt(tracker, f"{name}.json", partial(run.write, name, document)))
+    if account.complete and not all(written):
+        code = ExitCode.MISTAKE
     return RunOutcome(run, code, account, summaries, tracker.snapshot, dict(tracker.reasons))
+
+
+def _close_rows(exam: Exam, checkpoint: str, tracker: Tracker) -> bool:
+    """Gives every row that is still unanswered a tombstone. Returns whether that could be written."""
+    tracker.settled(checkpoint, settled := settle(exam.run.results, checkpoint))
+    missing = exam.expected - settled.done
+    write = partial(
+        write_tombstones, exam.run.root, checkpoint, missing, exam.record_schema, tracker.sweeps[checkpoint]
+    )
+    return not missing or _attempt(tracker, f"tombstones of {checkpoint}", write)
+
+
+def _attempt(tracker: Tracker, what: str, write: Callable[[], None]) -> bool:
+    try:
+        write()
+    except OSError as error:
+        tracker.reasons.setdefault("run", f"{what} not written: {error}")
+        return False
+    return True
 
 
 def _summaries(exam: Exam, tracker: Tracker) -> Iterator[tuple[str, Summary]]:

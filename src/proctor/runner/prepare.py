@@ -10,14 +10,30 @@ import pyarrow as pa
 from proctor.images import DecodeError, check
 from proctor.rows import ErrorKind, Failure, Prompt, Sample, told
 from proctor.runner.blocks import PREPARED, table_of
+from proctor.runner.hub import HubClient
 from proctor.runner.patience import patience
 from proctor.sources.samples import to_samples
 from proctor.spec import ColumnsSpec
 from proctor.tasks import Task
 
 
-def prepare(block: pa.Table, *, task: Task, columns: ColumnsSpec) -> pa.Table:
-    """Prepares a block of source rows (see `proctor.sources.base`) for the engine."""
+def prepare(block: pa.Table, *, task: Task, columns: ColumnsSpec, alone: HubClient | None = None) -> pa.Table:
+    """Prepares a block of source rows (see `proctor.sources.base`) for the engine.
+
+    Args:
+        alone: given when the block is one row, which is then traced and answers for all that goes wrong.
+    """
+    if alone is None:
+        return _prepare(block, task, columns)
+    row_id = block["row_id"][0].as_py()
+    with alone.inside(row_id, "prepare"):
+        try:
+            return _prepare(block, task, columns)
+        except Exception as error:
+            return table_of([_failed(row_id, Failure(ErrorKind.PREPARE_FAILED, told(error)))], PREPARED, 1)
+
+
+def _prepare(block: pa.Table, task: Task, columns: ColumnsSpec) -> pa.Table:
     notices = block["notice"].to_pylist()
     rows = []
     for notice, sample in zip(notices, to_samples(block, columns), strict=True):

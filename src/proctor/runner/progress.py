@@ -13,8 +13,10 @@ from typing import Any
 
 from proctor.results import Settled
 from proctor.rows import Event
+from proctor.runner.course import Sweep
 from proctor.runner.exam import Exam
-from proctor.runner.hub import HubClient
+from proctor.runner.hub import HubClient, HubView
+from proctor.runner.watch import Sight, WatchedSweep, judge
 
 _TICK = 0.5
 """Seconds between two looks."""
@@ -84,12 +86,13 @@ class Tracker:
         total = len(exam.expected)
         names = [checkpoint.name for checkpoint in exam.spec.engine.checkpoints]
         self._now = Progress({name: CheckpointProgress(total) for name in names})
-        self._broken: dict[str, str] = {}
+        self._watched: WatchedSweep | None = None
         self._mute = False  # it was told already that progress cannot be told
         self._opened: set[str] = set()
         self._next_status = 0.0
         self.repaired: Counter[str] = Counter()
         self.reasons: dict[str, str] = {}
+        self.sweeps: Counter[str] = Counter()
 
     @property
     def checkpoints(self) -> list[str]:
@@ -101,11 +104,6 @@ class Tracker:
         """How the run goes now."""
         with self._lock:
             return self._now
-
-    @property
-    def all_engines_broken(self) -> bool:
-        """Whether no engine of the active checkpoint is in order."""
-        return len(self._broken) >= self._exam.spec.engine.replicas
 
     def settled(self, checkpoint: str, settled: Settled) -> None:
         """Takes over what the files say; they have the last word."""
@@ -123,6 +121,8 @@ class Tracker:
         errors, retries = Counter(json.loads(tally["errors"])), Counter(json.loads(tally["retries"]))
         final = tally["answered"] + errors.total()
         self._rate.add(final)
+        if self._watched is not None:
+            self._watched.moved()
         with self._lock:
             entry = self._now.checkpoints[checkpoint]
             self._put(
@@ -138,15 +138,15 @@ class Tracker:
             )
 
     @contextmanager
-    def sweeping(self, checkpoint: str, sweep: int) -> Iterator[None]:
-        """Marks a sweep as under way."""
-        self._active((checkpoint, sweep))
+    def sweeping(self, sweep: Sweep) -> Iterator[WatchedSweep]:
+        """Watches a sweep, which the block runs: raises `Stopped` in it when the sweep has to end."""
+        self.sweeps[sweep.checkpoint] = sweep.number
+        self._active((sweep.checkpoint, sweep.number))
         try:
-            yield
+            with WatchedSweep() as self._watched:
+                yield self._watched
         finally:
-            if self._broken:
-                self.reasons[checkpoint] = f"the engine was given up: {next(iter(self._broken.values()))}"
-            self._broken = {}
+            self._watched = None
             self._active(None)
 
     @contextmanager
@@ -168,7 +168,7 @@ class Tracker:
             self._tick(hub)
 
     def _tick(self, hub: HubClient) -> None:
-        events, broken = hub.snapshot()
+        view = hub.view()
         with self._lock:
             rate = self._rate.value()
             left = sum(entry.total - entry.done for entry in self._now.checkpoints.values())
@@ -177,9 +177,9 @@ class Tracker:
                 seconds=time.monotonic() - self._began,
                 rate=rate,
                 eta_seconds=left / rate if rate else None,
-                events=events or self._now.events,
+                events=view.events or self._now.events,
             )
-            self._broken = broken if self._now.active else {}
+        self._watch(view)
         try:
             self._tell()
         except Exception as error:  # a full disk, an observer that fails: no reason to end a run
@@ -192,6 +192,15 @@ class Tracker:
             self._next_status = time.monotonic() + _STATUS_SECONDS
             self._exam.run.write("status", status_json(self._now, "running"))
         self._observer(self._now)
+
+    def _watch(self, view: HubView) -> None:
+        watched, now = self._watched, self.snapshot
+        if watched is not None and now.active is not None:
+            entry = now.checkpoints[now.active[0]]
+            sight = Sight(watched.silent, view, entry.answered, entry.errors.total())
+            verdict = judge(sight, self._exam.spec.limits, self._exam.spec.engine.replicas)
+            if verdict is not None:
+                watched.end(verdict)
 
     def _active(self, active: tuple[str, int] | None) -> None:
         with self._lock:

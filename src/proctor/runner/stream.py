@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import ray
@@ -14,25 +14,31 @@ from ray.data import ActorPoolStrategy, DataContext, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 from typing_extensions import override
 
+from proctor.rows import ErrorKind, told
+from proctor.runner.course import Sweep
 from proctor.runner.exam import Exam
 from proctor.runner.finish import Desk, finish
 from proctor.runner.hub import HubClient
 from proctor.runner.infer import Infer
 from proctor.runner.prepare import prepare
-from proctor.sources.base import ReadGroup, Source
+from proctor.sources.base import BLOCK_FIELDS, ReadGroup, Source
 
 _MB = 1_000_000
 _TASK_RETRIES = 2
-"""How often Ray runs a task again whose worker died. Its default is for ever, and a row that kills its reader would
-keep the run from ever ending; what is lost after these, the next sweep has in smaller groups."""
+"""How often Ray runs a task again whose worker or actor died. Its default is for ever, and a row that kills its reader
+would keep the run from ever ending; what is lost after these, the next sweep has in smaller groups."""
 
 
 class RowsDatasource(Datasource):
-    """Feeds planned read groups to Ray, one read task each, so that a block is exactly a group."""
+    """Feeds planned read groups to Ray, one read task each, so that a block is exactly a group.
 
-    def __init__(self, source: Source, groups: Sequence[ReadGroup]) -> None:
+    Args:
+        alone: given when each group is one row, which is then traced and answers for all that goes wrong.
+    """
+
+    def __init__(self, source: Source, groups: Sequence[ReadGroup], alone: HubClient | None) -> None:
         super().__init__()
-        self._source, self._groups = ray.put(source), groups
+        self._source, self._groups, self._alone = ray.put(source), groups, alone
 
     @override
     def get_name(self) -> str:
@@ -49,10 +55,10 @@ class RowsDatasource(Datasource):
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: DataContext | None = None
     ) -> list[ReadTask]:
         """One task a group. Ray calls this several times: it is pure and cheap."""
-        return [_read_task(self._source, group) for group in self._groups]
+        return [_read_task(self._source, group, self._alone) for group in self._groups]
 
 
-def _read_task(source: ray.ObjectRef, group: ReadGroup) -> ReadTask:
+def _read_task(source: ray.ObjectRef, group: ReadGroup, alone: HubClient | None) -> ReadTask:
     """Reads `group`. Its closure carries a reference: a source holds an index, and there are thousands of tasks."""
     metadata = BlockMetadata(
         num_rows=len(group.row_ids), size_bytes=int(group.size_bytes), input_files=None, exec_stats=None
@@ -60,17 +66,20 @@ def _read_task(source: ray.ObjectRef, group: ReadGroup) -> ReadTask:
 
     def read() -> Iterable[pa.Table]:
         opened: Source = ray.get(source)
-        return opened.read(group)
+        return opened.read(group) if alone is None else _read_alone(opened, group, alone)
 
     return ReadTask(read, metadata)
 
 
-class Sweep(NamedTuple):
-    """One pass over the unanswered rows of a checkpoint: its number (1, 2, ...) and the most rows in a block."""
-
-    checkpoint: str
-    number: int
-    block_rows: int
+def _read_alone(source: Source, group: ReadGroup, hub: HubClient) -> list[pa.Table]:
+    """Reads a group of one row; whatever goes wrong is told in its block."""
+    (row_id,) = group.row_ids
+    with hub.inside(row_id, "read"):
+        try:
+            return list(source.read(group))
+        except Exception as error:
+            row = {"row_id": row_id, "error_kind": ErrorKind.READ_FAILED.value, "error_message": told(error)}
+            return [pa.Table.from_pylist([row], schema=pa.schema([*BLOCK_FIELDS, *source.columns()]))]
 
 
 def stream(exam: Exam, sweep: Sweep, todo: BitMap64, hub: HubClient) -> Generator[dict[str, Any], None, None]:
@@ -93,15 +102,16 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
     """The stages; nothing runs before the data set is iterated."""
     spec = exam.spec
     task_options = {"num_cpus": _prepare_cpus(exam), "max_retries": _TASK_RETRIES}
+    alone = hub if sweep.alone else None
     rows = ray.data.read_datasource(
-        RowsDatasource(exam.source, groups), override_num_blocks=len(groups), ray_remote_args=task_options
+        RowsDatasource(exam.source, groups, alone), override_num_blocks=len(groups), ray_remote_args=task_options
     )
     return (
         rows.map_batches(
             prepare,
             batch_size=None,
             batch_format="pyarrow",
-            fn_kwargs={"task": exam.task, "columns": spec.source.columns},
+            fn_kwargs={"task": exam.task, "columns": spec.source.columns, "alone": alone},
             **task_options,
         )
         .map_batches(
@@ -112,20 +122,16 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
             compute=_engines(exam, len(groups)),
             num_cpus=spec.engine.cpus_per_replica,
             num_gpus=spec.engine.gpus_per_replica or None,
+            max_task_retries=_TASK_RETRIES,
         )
         .map_batches(
             finish,
             batch_size=None,
             batch_format="pyarrow",
-            fn_kwargs={"desk": Desk(str(exam.run.root), sweep.checkpoint, sweep.number, exam.task)},
+            fn_kwargs={"desk": Desk(str(exam.run.root), sweep.checkpoint, sweep.number, exam.task, alone)},
             **task_options,
         )
     )
-
-
-def smaller(block_rows: int) -> int:
-    """Rows in a block when blocks of `block_rows` have vanished: fast to 1, so that few sweeps find the guilty row."""
-    return max(1, block_rows // 16)
 
 
 def _engines(exam: Exam, blocks: int) -> ActorPoolStrategy:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, field_validator, model_validator
 
 from proctor.spec.engine import EngineSpec, LocalEngineBase
@@ -40,6 +42,11 @@ class LimitsSpec(SpecModel):
     """Passes over the rows that are still unanswered."""
     max_error_rate: float = Field(default=0.01, ge=0, le=1)
     """Share of rows that may end in an error. A complete run above it ends with exit code 2."""
+    min_rows: int = Field(default=1000, ge=1, le=MOST)
+    """Rows of a checkpoint that must have come back before `on_error_rate` looks at their error rate."""
+    on_error_rate: Literal["continue", "stop"] = "continue"
+    """What to do with a checkpoint whose error rate passes `max_error_rate`: finish it all the same, or stop it early.
+    A stopped run is incomplete (exit code 3) and can be resumed."""
 
 
 class StreamSpec(SpecModel):
