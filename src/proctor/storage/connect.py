@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,10 +18,12 @@ from proctor.rows import UserError
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-_CONNECT_SECONDS = 10
 _WHOLE_REQUEST = timedelta(hours=6)
 """obstore's own limit of 30 s covers a request with its whole body, which ends a large download that goes well. What
 tells a stalled connection is the limit on each single read."""
+_TRACE = re.compile(r"Error performing \w+ \S+ in \S+?(?:, after (?P<retries>\d+) retries.*?)? - (?P<reason>.*)")
+_XML = re.compile(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>")
+_LONGEST_REASON = 300
 _BUCKET_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "azure": "az", "abfs": "az", "abfss": "az"}
 SCHEMES = (*_BUCKET_SCHEMES, "http", "https", "file")
 """Schemes of URLs that can be opened."""
@@ -38,6 +41,7 @@ class StorageOptions:
         region: region of the bucket; None is what the environment says.
         anonymous: send no credentials, for public buckets.
         attempts: how often a request is sent that ends in a 5xx, a cut connection or a timeout.
+        connect_seconds: longest time that a connection may take.
         read_seconds: longest silence of the server within a request.
         retry_seconds: time after which a request is not tried again.
     """
@@ -46,8 +50,12 @@ class StorageOptions:
     region: str | None = None
     anonymous: bool = False
     attempts: int = 10
+    connect_seconds: float = 10.0
     read_seconds: float = 30.0
     retry_seconds: float = 120.0
+
+
+DEFAULT_OPTIONS = StorageOptions()
 
 
 class Connection(NamedTuple):
@@ -62,7 +70,7 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def object_store(url: str, options: StorageOptions = StorageOptions()) -> Connection:
+def object_store(url: str, options: StorageOptions = DEFAULT_OPTIONS) -> Connection:
     """Opens the store that `url` lies in: the whole bucket, container or server. Nothing is sent yet.
 
     Raises:
@@ -87,12 +95,21 @@ def object_store(url: str, options: StorageOptions = StorageOptions()) -> Connec
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of the store says, in one line; its debug output goes on for pages."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """What went wrong, in one line: the status, the server's words and how many tries, without the client's traces."""
+    line = " ".join(str(error).partition("Debug source:")[0].split()) or type(error).__name__
+    found = _TRACE.search(line)
+    if found is None:
+        return line[:_LONGEST_REASON]
+    reason = found["reason"].removeprefix("Server returned non-2xx status code: ")
+    if xml := _XML.search(reason):
+        reason = f"{reason.partition(':')[0]} ({xml[1]}: {xml[2]})"
+    tries = int(found["retries"] or 0) + 1
+    return reason[:_LONGEST_REASON] + (f", after {tries} tries" if tries > 1 else "")
 
 
 def _s3(parts: SplitResult, options: StorageOptions) -> ObjectStore:
     config = _given(endpoint=options.endpoint, region=options.region)
+    config["disable_bulk_delete"] = True  # little is ever deleted, and not every compatible server knows it
     return S3Store(parts.netloc, **config, skip_signature=options.anonymous, **_client(options))
 
 
@@ -124,7 +141,7 @@ _OPEN: Mapping[str, Callable[[SplitResult, StorageOptions], ObjectStore]] = Mapp
 def _client(options: StorageOptions, *, plain: bool = False) -> dict[str, Any]:
     """Time limits and retries, the same for every provider."""
     client: dict[str, Any] = {
-        "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
+        "connect_timeout": timedelta(seconds=options.connect_seconds),
         "read_timeout": timedelta(seconds=options.read_seconds),
         "timeout": _WHOLE_REQUEST,
     }
