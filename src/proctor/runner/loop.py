@@ -28,6 +28,7 @@ from proctor.runner.outcome import RunOutcome, conclude
 from proctor.runner.progress import Observer, Tracker, quiet
 from proctor.runner.stoppable import Stopped
 from proctor.runner.stream import stream
+from proctor.runner.watch import WatchedSweep
 from proctor.spec import RunSpec
 
 
@@ -92,22 +93,24 @@ def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hu
 
 def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: HubClient) -> Swept:
     """One pass of the stream over `todo`. Whatever ends it early, its rows are unanswered, and that is all."""
-    returned = 0
-    with tracker.sweeping(sweep) as watched:
-        try:
-            with closing(stream(exam, sweep, todo, hub)) as tallies:
-                for tally in tallies:
-                    if tally["trouble"] is not None:
-                        return _cut_short(sweep, tracker, hub, tally["trouble"], Swept(halted=True))
-                    returned += tally["rows"]
-                    tracker.add(sweep.checkpoint, tally)
-        except Stopped:
-            assert watched.verdict is not None
-            reason, swept = watched.verdict
-            return _cut_short(sweep, tracker, hub, reason, swept._replace(vanished=len(todo) - returned))
-        except Exception as error:
-            reason = f"sweep {sweep.number} ended early: {told(error)}"
-            return _cut_short(sweep, tracker, hub, reason, Swept(failed=True))
+    returned, trouble = 0, None
+    watched = WatchedSweep()
+    try:
+        with tracker.sweeping(sweep, watched), closing(stream(exam, sweep, todo, hub)) as tallies:
+            for tally in tallies:
+                if trouble := tally["trouble"]:
+                    break
+                returned += tally["rows"]
+                tracker.add(sweep.checkpoint, tally)
+    except Stopped:
+        assert watched.verdict is not None
+        reason, swept = watched.verdict
+        return _cut_short(sweep, tracker, hub, reason, swept._replace(vanished=len(todo) - returned))
+    except Exception as error:
+        reason = f"sweep {sweep.number} ended early: {told(error)}"
+        return _cut_short(sweep, tracker, hub, reason, Swept(failed=True))
+    if trouble is not None:
+        return _cut_short(sweep, tracker, hub, trouble, Swept(halted=True))
     return Swept(vanished=len(todo) - returned)
 
 

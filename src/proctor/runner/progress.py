@@ -138,13 +138,14 @@ class Tracker:
             )
 
     @contextmanager
-    def sweeping(self, sweep: Sweep) -> Iterator[WatchedSweep]:
-        """Watches a sweep, which the block runs: raises `Stopped` in it when the sweep has to end."""
+    def sweeping(self, sweep: Sweep, watched: WatchedSweep) -> Iterator[None]:
+        """Watches a sweep, which the block runs: raises `Stopped` when the sweep has to end."""
         self.sweeps[sweep.checkpoint] = sweep.number
         self._active((sweep.checkpoint, sweep.number))
         try:
-            with WatchedSweep() as self._watched:
-                yield self._watched
+            with watched:
+                self._watched = watched
+                yield
         finally:
             self._watched = None
             self._active(None)
