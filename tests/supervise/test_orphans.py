@@ -108,6 +108,37 @@ def test_a_member_that_left_the_group_but_not_the_session_is_ended() -> None:
     assert all(map(process_gone, group))
 
 
+STRAY = """
+import os, sys, time
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        time.sleep(100)
+    os._exit(0)
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("by_warden", [False, True])
+def test_a_process_that_left_group_and_session_is_found_by_its_mark(by_warden: bool) -> None:
+    mark = f"PROCTOR_TEST_MARK={os.getpid()}-{by_warden}"
+    name, _, value = mark.partition("=")
+    leader = subprocess.Popen([sys.executable, "-c", STRAY], start_new_session=True, env={**os.environ, name: value})
+    wait_until(lambda: len(members(leader.pid, mark.encode())) == 2 and len(members(leader.pid)) == 1)
+    (stray,) = set(members(leader.pid, mark.encode())) - {leader.pid}
+    assert psutil.Process(stray).ppid() != leader.pid
+    if by_warden:
+        guard = Guard()
+        guard.watch(leader.pid, mark.encode())
+        guard.close()
+    else:
+        leader.kill()
+        leader.wait()
+        assert end_group(leader.pid, mark.encode()) == []
+    wait_until(lambda: process_gone(stray) and process_gone(leader.pid), seconds=5)
+    leader.wait()
+
+
 def test_the_warden_ends_only_what_it_watches_last() -> None:
     sleepers = [subprocess.Popen(["sleep", "100"], start_new_session=True) for _ in range(3)]
     guard = Guard()

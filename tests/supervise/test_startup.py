@@ -41,19 +41,6 @@ def wrong_key() -> Iterator[int]:
 Start = Callable[..., Supervised]
 
 
-def test_start_is_tried_again(supervise: Start, tmp_path: Path) -> None:
-    one = supervise(scripted(tmp_path, load_failures=2))
-    assert failures(one.answers(range(5))) == {}
-    assert one.kinds()[:6] == [
-        "engine.started", "engine.init_failed", "engine.restarted", "engine.init_failed", "engine.restarted",
-        "engine.loaded",
-    ]  # fmt: skip
-    failed = one.event("engine.init_failed")
-    assert failed.message == "RuntimeError: planted fault: load"
-    assert failed.data["failed_starts"] == 1
-    assert one.supervisor.state == "running"
-
-
 def test_breaker_opens_and_holds_rows_before_it_sends_them_back(supervise: Start, tmp_path: Path) -> None:
     one = supervise(scripted(tmp_path, load_failures=100), hold_seconds=0.3)
     opened = one.wait_for("breaker.opened")
@@ -114,15 +101,6 @@ def test_a_configuration_may_be_larger_than_the_connection_takes_at_once(supervi
     responses = one.answers([1, 2])
     assert failures(responses) == {}
     assert len(responses[1].text or "") == 5_000_000
-
-
-def test_a_load_that_takes_too_long_is_ended(supervise: Start, tmp_path: Path) -> None:
-    one = supervise(scripted(tmp_path, load_seconds=60), load_seconds=0.7, init_attempts=1)
-    stalled = one.wait_for("engine.stalled")
-    assert stalled.data["phase"] == "load"
-    assert "while loading" in stalled.message
-    assert "in load" in Path(str(stalled.data["dump"])).read_text()
-    assert failures(one.answers([1])) == {1: "engine.init_failed"}
 
 
 def test_a_child_that_cannot_even_start_is_quoted(supervise: Start, tmp_path: Path) -> None:

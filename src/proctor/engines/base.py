@@ -19,10 +19,16 @@ Reporter = Callable[[int], None]
 """
 
 
+class EngineDied(Exception):  # noqa: N818 (a state of the engine)
+    """Out of `Engine.stream`: a process that the engine works with is dead, and the engine with it."""
+
+
 class Fault(msgspec.Struct, frozen=True):
     """A planted fault; the fields are those of `proctor.spec.FaultSpec`."""
 
-    kind: Literal["raise", "crash", "exit", "stall", "hold_gil", "blank", "oom", "delay", "reject"]
+    kind: Literal[
+        "raise", "crash", "kill", "exit", "oom", "stall", "hold_gil", "stop", "blank", "truncate", "delay", "reject"
+    ]
     rows: tuple[int, ...] = ()
     every: int | None = None
     below: int = 1
@@ -40,6 +46,7 @@ class EngineConfig(msgspec.Struct, frozen=True):
         batch_size: rows an engine works on at once (micro-batch, ``max_num_seqs``, open HTTP requests).
         device: ``auto``, ``cpu``, ``cuda``.
         max_model_len: most tokens of prompt and answer together; None is the model's own limit.
+        multiprocessing: ``vllm``: whether its engine core and workers run in processes of their own.
         options: further arguments for the engine's own constructor, checked by the engine.
         faults: faults to plant in front of the engine (see `proctor.engines.faults`).
         fault_state: directory where planted faults count how often they have happened, across restarts.
@@ -51,6 +58,7 @@ class EngineConfig(msgspec.Struct, frozen=True):
     batch_size: int = 16
     device: str = "auto"
     max_model_len: int | None = None
+    multiprocessing: bool = False
     options: dict[str, Any] = {}
     faults: tuple[Fault, ...] = ()
     fault_state: str = ""

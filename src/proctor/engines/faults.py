@@ -1,8 +1,8 @@
 """Planted faults: any engine behind a wrapper that makes chosen rows go wrong, to rehearse what a run does about it.
 
 A fault strikes when its row reaches the engine, that is, when the engine takes it from the feed; whatever the engine
-took together with that row is then in flight, as with a real fault. ``blank``, ``reject`` and ``delay`` concern the
-answer alone: the engine works as ever and its response is changed (or held back, and with it those behind it).
+took together with that row is then in flight, as with a real fault. ``blank``, ``truncate``, ``reject`` and ``delay``
+concern the answer alone: the engine works as ever and its response is changed, or held back with those behind it.
 """
 
 from __future__ import annotations
@@ -126,6 +126,9 @@ def _alter(response: Response, fault: Fault) -> Response:
         return response
     if fault.kind == "reject":
         return Response.failed(response.id, Failure(ErrorKind.INFER_REJECTED, "planted fault: reject"))
+    if fault.kind == "truncate":
+        text = response.text or ""
+        return msgspec.structs.replace(response, text=text[: (len(text) + 1) // 2], finish_reason="length")
     return Response(id=response.id, text="", finish_reason="stop", prompt_tokens=response.prompt_tokens)
 
 
@@ -139,6 +142,10 @@ def _run_out_of_memory(row: int) -> NoReturn:
 
 def _crash(_row: int) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _kill(_row: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _exit(_row: int) -> None:
@@ -156,11 +163,17 @@ def _hold_gil(_row: int) -> None:
         libc.sleep(LONG_SECONDS)
 
 
+def _stop(_row: int) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 _SUDDEN: dict[str, Callable[[int], None]] = {
     "raise": _raise,
     "oom": _run_out_of_memory,
     "crash": _crash,
+    "kill": _kill,
     "exit": _exit,
     "stall": _stall,
     "hold_gil": _hold_gil,
+    "stop": _stop,
 }

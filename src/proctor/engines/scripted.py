@@ -23,6 +23,7 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ``1000 / row_ms`` rows a second whatever its batch size.
         load_seconds: seconds that loading takes.
         load_failures: how many of the first loads fail, counted across restarts in `EngineConfig.fault_state`.
+        close_seconds: seconds that closing takes.
         helpers: idle processes that the engine starts beside itself, as vLLM starts its workers.
     """
 
@@ -31,6 +32,7 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     row_ms: float = 0.0
     load_seconds: float = 0.0
     load_failures: int = 0
+    close_seconds: float = 0.0
     helpers: int = 0
 
 
@@ -74,7 +76,8 @@ class ScriptedEngine:
                 yield Response(id=request.id, text=text, finish_reason="stop")
 
     def close(self) -> None:
-        """Ends the helpers."""
+        """Takes its time, then ends the helpers."""
+        time.sleep(self._options.close_seconds)
         for helper in self._helpers:
             helper.kill()
             helper.wait()

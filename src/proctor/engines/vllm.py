@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.engines.base import EngineConfig, Feed, Reporter
+from proctor.engines.base import EngineConfig, EngineDied, Feed, Reporter
 from proctor.engines.chat import Chat
 from proctor.engines.installed import check_installed
 from proctor.engines.model_directory import check_model_directory
-from proctor.engines.refusal import Refused
+from proctor.engines.refusal import Refused, one_line
 from proctor.engines.torchvision_shim import declare_missing_operators
 from proctor.engines.vllm_arguments import check_arguments, check_version, engine_arguments, set_environment
 from proctor.engines.vllm_cpu import quiet_and_eager
@@ -21,7 +21,7 @@ from proctor.rows import Request, Response, UserError
 
 
 class VllmEngine:
-    """Image-text-to-text models and text models in vLLM's engine, in this process.
+    """Image-text-to-text models and text models in vLLM's engine, in this process or in processes of its own.
 
     Requests are added one by one, so whatever is wrong with one has an owner: vLLM's own `generate` fails the whole
     call for one bad row, and answers without a word when a prompt names more images than it brings.
@@ -40,14 +40,14 @@ class VllmEngine:
         """
         check_model_directory(self._config.model)
         check_installed("vllm", extra="vllm")
-        _prepare_import()
+        self._prepare_import()
         check_version()
         check_arguments(self._config)
         _check_device(self._config.device)
 
     def load(self) -> None:
         """Starts vLLM's engine."""
-        _prepare_import()
+        self._prepare_import()
         from vllm.engine.arg_utils import EngineArgs
         from vllm.v1.engine.llm_engine import LLMEngine
 
@@ -88,6 +88,10 @@ class VllmEngine:
         self._engine = self._chat = None
         gc.collect()
 
+    def _prepare_import(self) -> None:
+        set_environment(multiprocessing=self._config.multiprocessing)
+        declare_missing_operators()
+
     def _add(self, request: Request) -> None:
         if self._engine is None or self._chat is None:
             raise RuntimeError("stream() before load()")
@@ -96,7 +100,7 @@ class VllmEngine:
     def _step(self, running: dict[str, _Running], report: Reporter) -> Iterator[Response]:
         tokens = 0
         done: list[Response] = []
-        for output in self._engine.step():
+        for output in self._outputs():
             row = running[output.request_id]
             tokens += row.new_tokens(output)
             if output.finished:
@@ -105,6 +109,15 @@ class VllmEngine:
         if tokens:  # a step that decodes nothing is no progress: vLLM may step for ever without any
             report(tokens)
         yield from done
+
+    def _outputs(self) -> list[Any]:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            outputs: list[Any] = self._engine.step()
+        except EngineDeadError as error:
+            raise EngineDied(one_line(error)) from error
+        return outputs
 
 
 @dataclass(slots=True)
@@ -118,11 +131,6 @@ class _Running:
         now = len(output.outputs[0].token_ids)
         new, self.reported = now - self.reported, now
         return new
-
-
-def _prepare_import() -> None:
-    set_environment()
-    declare_missing_operators()
 
 
 def _platform() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from proctor.engines.base import EngineDied
 from proctor.engines.chat import Chat
 from proctor.engines.prepare import Prepared, prepare
 from proctor.engines.refusal import Refused, check_length, one_line, rejected
@@ -17,6 +18,7 @@ def add_row(engine: Any, chat: Chat, request: Request) -> None:
 
     Raises:
         Refused: the row cannot be run; the engine and the other rows are as before.
+        EngineDied: vLLM's engine core is dead.
     """
     row = prepare(request, chat)
     rendered: dict[str, Any] = {}
@@ -73,9 +75,12 @@ def _forget_images(engine: Any, rendered: dict[str, Any]) -> None:
 
 def _verdict(error: Exception) -> Refused:
     from vllm.exceptions import VLLMClientError
+    from vllm.v1.engine.exceptions import EngineDeadError
 
     if isinstance(error, Refused):
         return error
+    if isinstance(error, EngineDeadError):
+        raise EngineDied(one_line(error)) from error
     if isinstance(error, (ValueError, VLLMClientError)):
         return rejected(f"vLLM does not take the row: {one_line(error)}")
     return Refused(ErrorKind.INFER_FAILED, one_line(error))

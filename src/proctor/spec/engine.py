@@ -22,10 +22,13 @@ class Checkpoint(SpecModel):
 class FaultSpec(SpecModel):
     """A fault planted in front of an engine, to rehearse what a run does about it. Works with every engine."""
 
-    kind: Literal["raise", "crash", "exit", "stall", "hold_gil", "blank", "oom", "delay", "reject"]
+    kind: Literal[
+        "raise", "crash", "kill", "exit", "oom", "stall", "hold_gil", "stop", "blank", "truncate", "delay", "reject"
+    ]
     """What happens when a chosen row reaches the engine: ``raise`` an exception out of the engine, ``crash`` by
-    SIGSEGV, ``exit`` the process, ``stall`` for ever, ``hold_gil`` for ever, answer ``blank``, run out of memory
-    (``oom``), answer late (``delay``), or ``reject`` the row."""
+    SIGSEGV, ``kill`` the process (SIGKILL, as the system does when memory runs out), ``exit`` the process, ``stall``
+    for ever, ``hold_gil`` for ever, ``stop`` the process (SIGSTOP), run out of memory (``oom``), answer ``blank``,
+    ``truncate`` the answer as a limit of tokens does, answer late (``delay``), or ``reject`` the row."""
     rows: list[Annotated[int, Field(ge=0, le=MOST_ID)]] = []
     """Ids of the chosen rows."""
     every: int | None = Field(default=None, ge=1, le=MOST)
@@ -117,6 +120,9 @@ class VllmEngineSpec(LocalEngineBase):
 
     kind: Literal["vllm"]
     """Which engine."""
+    multiprocessing: bool = False
+    """Run vLLM's engine core and its workers in processes of their own, as vLLM does by default. Without it the engine
+    starts faster and is one process, except for the workers of tensor parallelism."""
 
 
 class OpenAIEngineSpec(EngineBase):
@@ -149,6 +155,10 @@ class ScriptedEngineSpec(EngineBase):
     """Seconds that loading takes."""
     load_failures: int = Field(default=0, ge=0, le=MOST)
     """How many of the first loads fail."""
+    close_seconds: float = Field(default=0.0, ge=0, le=LONGEST)
+    """Seconds that closing takes."""
+    helpers: int = Field(default=0, ge=0, le=1000)
+    """Idle processes that the engine starts beside itself, as vLLM starts its workers."""
 
 
 EngineSpec = Annotated[

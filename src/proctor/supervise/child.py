@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import functools
 import os
 import platform
 import signal
@@ -14,13 +15,16 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from socket import socket
+from typing import NoReturn
 
-from proctor.engines.base import Engine
+from proctor.engines.base import Engine, EngineDied
 from proctor.engines.registry import make_engine
 from proctor.rows import Request, Response, UserError
 from proctor.supervise import wire
+from proctor.supervise.companions import Companions
 
 PROGRESS_SECONDS = 0.2
+FALLEN_SECONDS = 1.0
 MESSAGE_LIMIT = 500
 _PR_SET_PDEATHSIG = 1
 
@@ -37,14 +41,14 @@ def main(arguments: Sequence[str]) -> None:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     for descriptor in (connection, stacks):
         os.set_inheritable(descriptor, False)
+    # What is printed must be in the log when the process ends, however it ends.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line = socket(fileno=connection)
     outbox = Outbox(line)
     try:
         _serve(wire.receive(line), outbox)
     except BaseException as error:  # whatever came out, SystemExit included: the engine is broken
-        traceback.print_exc()
-        outbox.send(_last_word(error))
-        os._exit(1)
+        _end(outbox, _last_word(error))
 
 
 def _serve(messages: Iterator[wire.ToChild], outbox: Outbox) -> None:
@@ -76,8 +80,17 @@ def _versions() -> dict[str, str]:
 def _answer_all(engine: Engine, messages: Iterator[wire.ToChild], outbox: Outbox) -> None:
     inbox = Inbox(outbox)
     threading.Thread(target=inbox.fill, args=(messages,), name="proctor-inbox", daemon=True).start()
-    for response in engine.stream(inbox, outbox.report):
-        outbox.answer(response)
+    companions = Companions()
+    companions.watch(functools.partial(_end, outbox))
+    try:
+        for response in engine.stream(inbox, outbox.report):
+            outbox.answer(response)
+    except Exception as error:
+        fallen = companions.fallen(FALLEN_SECONDS if isinstance(error, EngineDied) else 0.0)
+        if fallen is not None:  # the cause, where the exception is only its consequence
+            _end(outbox, fallen)
+        raise
+    companions.release()
     if not inbox.ended:
         raise RuntimeError("the engine ended its stream before the end of its feed")
 
@@ -162,6 +175,14 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
+def _end(outbox: Outbox, last_word: wire.Broken | wire.Fallen) -> NoReturn:
+    """Ends the process, whatever its other threads are at."""
+    if sys.exc_info()[0] is not None:
+        traceback.print_exc()
+    outbox.send(last_word)
+    os._exit(1)
+
+
 def _last_word(error: BaseException) -> wire.Broken:
     name = type(error).__name__
     text = " ".join(str(error).split())[:MESSAGE_LIMIT]
@@ -169,5 +190,7 @@ def _last_word(error: BaseException) -> wire.Broken:
         message=f"{name}: {text}" if text else name,
         exception=name,
         out_of_memory=isinstance(error, MemoryError) or name == "OutOfMemoryError",
+        crashed=isinstance(error, EngineDied),
+        printed=os.fstat(2).st_size,
         mistake=(error.what, error.where, error.fix) if isinstance(error, UserError) else None,
     )

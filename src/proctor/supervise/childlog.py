@@ -8,6 +8,7 @@ from pathlib import Path
 MAX_BYTES = 8 << 20
 KEPT_BYTES = 1 << 20
 TAIL_BYTES = 8 << 10
+LINE_CHARACTERS = 1000
 
 
 class ChildLog:
@@ -34,13 +35,19 @@ class ChildLog:
             os.write(self.descriptor, kept)
             self._start = 0
 
-    def last_lines(self, count: int = 4) -> str:
-        """The last lines that the present process printed, in one line; empty if it printed nothing."""
+    def last_lines(self, count: int = 6, before: int | None = None) -> str:
+        """The last lines that the present process printed, in one line; empty if it printed nothing.
+
+        Args:
+            count: how many lines at most.
+            before: only those before this length of the log, in bytes.
+        """
         size = os.fstat(self.descriptor).st_size
+        size = size if before is None else min(size, before)
         start = max(self._start, size - TAIL_BYTES)
-        text = os.pread(self.descriptor, size - start, start).decode(errors="replace")
+        text = os.pread(self.descriptor, max(0, size - start), start).decode(errors="replace")
         lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-        return " | ".join(lines[-count:])[-600:]
+        return " | ".join(lines[-count:])[-LINE_CHARACTERS:]
 
     def close(self) -> None:
         """Closes the file."""

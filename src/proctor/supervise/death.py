@@ -5,9 +5,19 @@ from __future__ import annotations
 import signal
 import sys
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.supervise import wire
+
+Facts = dict[str, str | int | float | bool | None]
+
+
+class Verdict(NamedTuple):
+    """What a guilty row ends with, and what an event says about it."""
+
+    failure: Failure
+    facts: Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +31,7 @@ class Death:
         exit_code: its exit code, if it exited by itself.
         exception: type of the exception that came out of the engine, if one did.
         dump: path of the stack dump, after a stall.
+        output: the last lines that the process printed before, in one line.
         mistake: the user's mistake that keeps the engine from starting.
     """
 
@@ -30,6 +41,7 @@ class Death:
     exit_code: int | None = None
     exception: str | None = None
     dump: str | None = None
+    output: str = ""
     mistake: UserError | None = None
 
     @property
@@ -38,7 +50,12 @@ class Death:
         return self.kind is ErrorKind.INFER_STALLED
 
     @property
-    def facts(self) -> dict[str, str | int | float | bool | None]:
+    def explained(self) -> str:
+        """The message with the last lines of output: for a start, where what went wrong is often told only there."""
+        return self.message if self.output in self.message else f"{self.message}; its last output: {self.output}"
+
+    @property
+    def facts(self) -> Facts:
         """What an event says about it beyond the message."""
         known = {
             "signal": self.signal_name,
@@ -48,37 +65,42 @@ class Death:
         }
         return {name: value for name, value in known.items() if value is not None}
 
-    def verdict(self, attempts: int) -> Failure:
-        """The failure of a row that was alone with the engine, more than once, when it died."""
-        return Failure(self.kind, f"{self.message}; this row was alone in the engine ({attempts} attempts in all)")
+    def verdict(self, attempts: int) -> Verdict:
+        """That on a row which was alone with the engine, more than once, when it died."""
+        message = f"{self.message}; this row was alone in the engine ({attempts} attempts in all)"
+        return Verdict(Failure(self.kind, message), self.facts)
 
 
-def by_exception(broken: wire.Broken) -> Death:
-    """An exception came out of the engine."""
+def by_exception(broken: wire.Broken, output: str) -> Death:
+    """An exception came out of the engine; `output` is what it printed before."""
     kind = ErrorKind.INFER_OOM if broken.out_of_memory else ErrorKind.INFER_FAILED
-    return Death(kind, broken.message, exception=broken.exception, mistake=broken.user_error())
+    kind = ErrorKind.INFER_CRASHED if broken.crashed else kind
+    mistake = broken.user_error()
+    return Death(kind, broken.message, exception=broken.exception, output=output, mistake=mistake)
 
 
-def by_status(status: int | None, last_lines: str) -> Death:
+def by_status(status: int | None, output: str, who: str = "the engine's process") -> Death:
     """The process ended by itself, or hung up on the supervisor.
 
     Args:
         status: exit code, or the negative number of the signal; None if it is still there.
-        last_lines: end of the child's log, for an exit that says nothing by itself.
+        output: end of the child's log, for an exit that says nothing by itself.
+        who: which process of the engine's.
     """
-    told = f"; its last output: {last_lines}" if last_lines else ""
+    kind = ErrorKind.INFER_CRASHED
+    told = f"; its last output: {output}" if output else ""
     if status is None:
-        return Death(ErrorKind.INFER_CRASHED, "the engine's process closed its connection" + told)
+        return Death(kind, f"{who} closed its connection{told}", output=output)
     if status >= 0:
-        return Death(ErrorKind.INFER_CRASHED, f"the engine's process exited with code {status}{told}", exit_code=status)
+        return Death(kind, f"{who} exited with code {status}{told}", exit_code=status, output=output)
     name = _signal_name(-status)
     hint = " (the system's out-of-memory killer uses it)" if name == "SIGKILL" else ""
-    return Death(ErrorKind.INFER_CRASHED, f"the engine's process died by {name}{hint}", signal_name=name)
+    return Death(kind, f"{who} died by {name}{hint}", signal_name=name, output=output)
 
 
-def by_stall(what: str, dump: str) -> Death:
+def by_stall(what: str, dump: str, output: str) -> Death:
     """The process made no progress; its stacks are in the file `dump`."""
-    return Death(ErrorKind.INFER_STALLED, f"{what}; stacks in {dump}", dump=dump)
+    return Death(ErrorKind.INFER_STALLED, f"{what}; stacks in {dump}", dump=dump, output=output)
 
 
 def by_os_error(error: OSError, python: str | None) -> Death:

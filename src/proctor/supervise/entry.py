@@ -7,11 +7,24 @@ itself spawns run this file again as their main module, under another name, and 
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import sys
 from pathlib import Path
 
 PACKAGE = "proctor"
+_PR_SET_PTRACER = 0x59616D61
+_PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
+
+
+def _let_stacks_be_read() -> None:
+    """Allows the user's other processes to trace this one, where the kernel's Yama restricts that to ancestors.
+
+    The process that reads the stacks of a stalled engine is started by the supervisor and is no ancestor. What is
+    allowed here is not inherited: each process that the engine spawns runs this file, and so allows it for itself.
+    Elsewhere the call fails and nothing is needed.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _PR_SET_PTRACER_ANY, 0, 0, 0)
 
 
 def _register_package() -> None:
@@ -24,6 +37,7 @@ def _register_package() -> None:
     spec.loader.exec_module(module)
 
 
+_let_stacks_be_read()
 if PACKAGE not in sys.modules:
     _register_package()
 

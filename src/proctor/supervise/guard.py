@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from proctor.supervise import warden
 
@@ -17,16 +18,21 @@ class Guard:
     def __init__(self) -> None:
         self._warden: subprocess.Popen[bytes] | None = None
 
-    def watch(self, leader: int) -> None:
-        """From now on the group of `leader` ends when this process does."""
-        if not self._tell(leader):
+    def watch(self, leader: int, mark: bytes = b"") -> None:
+        """From now on the group of `leader`, with all who carry `mark`, ends when this process does."""
+        line = b"%d %s\n" % (leader, mark)
+        if not self._tell(line):
             self.close()  # there is no warden yet, or somebody ended it
             self._start()
-            self._tell(leader)
+            self._tell(line)
+
+    def clean_up(self, segments: Iterable[int]) -> None:
+        """The shared memory with these inodes is the group's, and is removed with it."""
+        self._tell(b"".join(b"+%d\n" % inode for inode in segments))
 
     def release(self) -> None:
         """There is nothing to watch any more."""
-        self._tell(0)
+        self._tell(b"0\n")
 
     def close(self) -> None:
         """Ends the warden, and with it the group that it still watches."""
@@ -47,11 +53,11 @@ class Guard:
         )
         self._warden.wait()  # it goes on as an orphan
 
-    def _tell(self, leader: int) -> bool:
+    def _tell(self, lines: bytes) -> bool:
         if self._warden is None or self._warden.stdin is None:
             return False
         try:
-            self._warden.stdin.write(b"%d\n" % leader)
+            self._warden.stdin.write(lines)
         except OSError:
             return False
         return True

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from proctor.rows import Failure, Request, Response
+from proctor.supervise.death import Verdict
 from proctor.supervise.quarantine import Quarantine
 
 
@@ -32,10 +33,17 @@ class Ledger:
 
     A row waits, is handed to the child, and is taken by the engine: only what the engine has taken can have done it
     any harm, so only that is in flight. Used from one thread.
+
+    Attributes:
+        quarantine: the rows under suspicion.
+        witness: the row that is asked again, while it is; see `proctor.supervise.quarantine`.
     """
 
     def __init__(self) -> None:
         self.quarantine = Quarantine()
+        self.witness: int | None = None
+        self._verdicts: dict[int, Verdict] = {}
+        self._last_answered: Request | None = None
         self._rows: dict[int, Row] = {}
         self._waiting: deque[int] = deque()
         self._handed: deque[int] = deque()
@@ -85,6 +93,8 @@ class Ledger:
         row = self._taken.get(response.id)
         if row is None:
             return False
+        if response.failure is None:
+            self._last_answered = row.request
         self._resolve(row, replace(response, attempts=row.attempts, latency_s=at - row.taken_at))
         return True
 
@@ -100,6 +110,42 @@ class Ledger:
         self._handed.clear()
         self._taken.clear()
         return taken
+
+    def hold(self, row: int, verdict: Verdict) -> bool:
+        """A row was found guilty; it gets its verdict with `settle`, once the engine is known to be in order.
+
+        Returns:
+            Whether a witness is called, who then comes next; there is none before the first answer.
+        """
+        self._verdicts[row] = verdict
+        last = self._last_answered
+        if last is None or last.id in self._rows:
+            return False
+        self.witness = last.id
+        self._rows[last.id] = Row(last, Future())
+        self.quarantine.summon(last.id)
+        return True
+
+    @property
+    def only_verdicts(self) -> bool:
+        """Whether all rows that are left were found guilty: there is nothing that could still show the contrary."""
+        return 0 < len(self._verdicts) == len(self._rows)
+
+    def settle(self) -> dict[int, Verdict]:
+        """The engine is in order: the verdicts stand, and the rows get them.
+
+        Returns:
+            The verdicts, by row.
+        """
+        settled, self._verdicts = self._verdicts, {}
+        for row, verdict in settled.items():
+            self.fail(row, verdict.failure)
+        return settled
+
+    def retract(self) -> None:
+        """The engine is out of order: the rows that were found guilty wait again."""
+        self._waiting.extendleft(reversed(self._verdicts))
+        self._verdicts.clear()
 
     def attempts(self, row: int) -> int:
         """How often an engine has taken this row."""
@@ -119,13 +165,17 @@ class Ledger:
         rows = list(self._rows)
         self._waiting.clear()
         self._handed.clear()
+        self._verdicts.clear()
+        witness = self.witness
         for row in rows:
             self.fail(row, failure)
-        return rows
+        return [row for row in rows if row != witness]
 
     def _resolve(self, row: Row, response: Response) -> None:
         del self._rows[response.id]
         self._taken.pop(response.id, None)
+        if response.id == self.witness:
+            self.witness = None
         if self.quarantine:
             self.quarantine.clear(response.id)
         row.future.set_result(response)

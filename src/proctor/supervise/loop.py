@@ -14,6 +14,7 @@ from proctor.supervise import wire
 from proctor.supervise.announcer import Announcer
 from proctor.supervise.childlog import ChildLog
 from proctor.supervise.counters import Counters
+from proctor.supervise.court import Court
 from proctor.supervise.death import Death, by_os_error, by_stall
 from proctor.supervise.gate import examined
 from proctor.supervise.guard import Guard
@@ -37,6 +38,7 @@ class Loop:
         self.counters = Counters()
         self.breaker = Breaker(settings.init_attempts, settings.hold_seconds, settings.probe_seconds)
         self.ledger = Ledger()
+        self._court = Court(self.ledger, self.breaker, announce)
         self.engine: EngineProcess | None = None
         self.ready = False
         self.close_seconds = 0.0
@@ -51,7 +53,6 @@ class Loop:
         self._restart_wait = Backoff(first, 4 * first)
         self._start_at = self._started_at = 0.0
         self._productive = False  # the present process has answered something
-        self._in_quarantine = False
         self._selector = selectors.DefaultSelector()
         self._selector.register(mailbox.descriptor, selectors.EVENT_READ)
 
@@ -82,7 +83,7 @@ class Loop:
             self._start()
         self._hand_out()
         self._send_back()
-        self._tell_of_quarantine()
+        self._court.tell_of_quarantine()
 
     def _wait(self) -> None:
         """Sleeps until something comes in or falls due."""
@@ -124,12 +125,14 @@ class Loop:
 
     def _answer(self, response: Response, at: float) -> None:
         response = examined(response)
+        asked_again = response.id == self.ledger.witness
         if not self.ledger.answer(response, at):
             self.counters.strays += 1
             if self.counters.strays <= ANNOUNCED_STRAYS:
                 self._announce("engine.stray", "a response that nobody waits for", action="ignored", rows=[response.id])
             return
-        self.counters.answered += response.failure is None
+        self.counters.answered += response.failure is None and not asked_again
+        self._court.settle()
         if not self._productive:
             self._productive = True
             self._retry_wait.reset()
@@ -165,7 +168,7 @@ class Loop:
         state = f"with {rows} row{'s' * (rows != 1)} in the engine" if self.ready else "while loading"
         what = f"no progress for {self._deadline.limit:g} s {state}"
         engine.dump(path, f"{self._name}: {what}")
-        return by_stall(what, str(path))
+        return by_stall(what, str(path), self._log.last_lines())
 
     # --- the end of a child and what follows
 
@@ -203,27 +206,21 @@ class Loop:
             duration=duration,
             data=found.facts,
         )
-        if guilty is not None:
-            self._convict(guilty, found)
-
-    def _convict(self, row: int, found: Death) -> None:
-        verdict = found.verdict(self.ledger.attempts(row))
-        self._announce("quarantine.verdict", verdict.message, action=verdict.kind.value, rows=[row], data=found.facts)
-        self.ledger.fail(row, verdict)
-        if self.breaker.convicted():
-            self._open_breaker(f"the engine fails with every row that it is given: {found.message}", fatal=False)
+        reason = self._court.convict(guilty, found) if guilty is not None else None
+        if reason is not None:
+            self._open_breaker(reason, fatal=False)
 
     def _failed_to_start(self, found: Death, phase: str = "load") -> None:
         used_up = self.breaker.start_failed()
         if found.mistake is not None:
             self._open_breaker(str(found.mistake), fatal=True)
         elif used_up:
-            self._open_breaker(found.message, fatal=False)
+            self._open_breaker(found.explained, fatal=False)
         else:
             self._start_at = time.monotonic() + self._retry_wait.next()
         self._announce(
             "engine.stalled" if found.stalled else "engine.init_failed",
-            found.message,
+            found.explained,
             action="none" if self._start_at == inf else f"start again in {self._start_at - time.monotonic():.1f} s",
             data={**found.facts, "phase": phase, "failed_starts": self.breaker.failures},
         )
@@ -260,12 +257,6 @@ class Loop:
             rows = self.ledger.fail_all(Failure(ErrorKind.ENGINE_INIT_FAILED, self.breaker.reason))
             self.breaker.released()
             self._announce("breaker.sent_back", self.breaker.reason, action="engine.init_failed", rows=rows)
-
-    def _tell_of_quarantine(self) -> None:
-        suspects = self.ledger.quarantine.suspects
-        if bool(suspects) != self._in_quarantine:
-            self._in_quarantine = bool(suspects)
-            self._announce("quarantine.started" if suspects else "quarantine.ended", rows=suspects)
 
     def _shut_down(self, reason: str) -> None:
         if self.engine is not None:

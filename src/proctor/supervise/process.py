@@ -17,11 +17,11 @@ from proctor.supervise.childlog import ChildLog
 from proctor.supervise.death import Death
 from proctor.supervise.guard import Guard
 from proctor.supervise.line import Line
-from proctor.supervise.segments import mapped_segments, remove_segments
 from proctor.supervise.stacks import Stacks
-from proctor.supervise.warden import end_group, members
+from proctor.supervise.warden import END_SECONDS, end_group, mapped_segments, members, remove_segments
 
 ENTRY = Path(__file__).with_name("entry.py")
+MARK = "PROCTOR_ENGINE_GROUP"
 STATUS_SECONDS = 1.0
 POLL_SECONDS = 0.01
 
@@ -48,13 +48,16 @@ class EngineProcess:
             OSError: the interpreter cannot be run.
         """
         self._log, self._guard = log, guard
-        self._segments: set[Path] = set()
-        self._broken: wire.Broken | None = None
+        self._segments: set[int] = set()
+        own = f"{os.getpid()}-{time.monotonic_ns()}"
+        self._mark = f"{MARK}={own}".encode()
+        self._last_word: wire.Broken | wire.Fallen | None = None
         self._stacks = Stacks()
         ours, theirs = socketpair()
         try:
             with theirs:
-                self._process = _spawn(python, env or {}, log.descriptor, theirs.fileno(), self._stacks.descriptor)
+                marked = {**(env or {}), MARK: own}
+                self._process = _spawn(python, marked, log.descriptor, theirs.fileno(), self._stacks.descriptor)
         except BaseException:
             ours.close()
             self._stacks.close()
@@ -63,7 +66,7 @@ class EngineProcess:
         self.line = Line(ours)
         try:
             # Before it is told what to run, the child has no processes of its own that could outlive it.
-            guard.watch(self.pid)
+            guard.watch(self.pid, self._mark)
         except BaseException:
             self.end()
             raise
@@ -75,19 +78,23 @@ class EngineProcess:
         try:
             messages = self.line.receive()
         except wire.ProtocolError as error:
-            self._broken = wire.Broken(f"the engine's process sent what is no message: {error}", "ProtocolError")
+            self._last_word = wire.Broken(f"the engine's process sent what is no message: {error}", "ProtocolError")
             return []
         for message in messages:
-            if isinstance(message, wire.Broken):
-                self._broken = message
+            if isinstance(message, wire.Broken | wire.Fallen):
+                self._last_word = self._last_word or message
             elif isinstance(message, wire.Loaded):
-                self._segments |= mapped_segments(members(self.pid))
+                self._segments |= mapped_segments(self.members())
+                self._guard.clean_up(self._segments)
         return messages
 
     def death(self) -> Death | None:
         """How the child came to its end, if it did: to be asked after `receive`."""
-        if self._broken is not None:
-            return death.by_exception(self._broken)
+        word = self._last_word
+        if isinstance(word, wire.Broken):
+            return death.by_exception(word, self._log.last_lines(before=word.printed))
+        if word is not None:
+            return death.by_status(word.status, self._log.last_lines(), f"{word.name} (process {word.pid})")
         if not self.line.ended and self._status() is None:
             return None
         give_up = time.monotonic() + STATUS_SECONDS
@@ -95,9 +102,17 @@ class EngineProcess:
             time.sleep(POLL_SECONDS)
         return death.by_status(status, self._log.last_lines())
 
+    def members(self) -> list[int]:
+        """The processes of its group, and whoever left the group and still carries its mark."""
+        return members(self.pid, self._mark)
+
+    def kill(self, seconds: float = END_SECONDS) -> list[int]:
+        """Kills all of them; returns those that are still there after `seconds`. Safe to call from any thread."""
+        return end_group(self.pid, self._mark, seconds)
+
     def dump(self, path: Path, title: str) -> None:
         """Writes the stacks of the child to `path`."""
-        self._stacks.dump(self.pid, members(self.pid), path, title)
+        self._stacks.dump(self.pid, self.members(), path, title)
 
     def finish(self, seconds: float) -> None:
         """Ends the feed and gives the engine up to `seconds` to close."""
@@ -113,8 +128,8 @@ class EngineProcess:
         Returns:
             What the child had still said, and processes that could not be killed.
         """
-        self._segments |= mapped_segments(members(self.pid))
-        left = end_group(self.pid)
+        self._segments |= mapped_segments(self.members())
+        left = self.kill()
         messages = self._rest()
         if not left:
             self._guard.release()

@@ -7,6 +7,10 @@ only lose the benefit of a batch, for one window of rows.
 
 A row is guilty when the engine failed twice with that row alone in flight. So p guilty rows cost at most 2p + 1
 restarts, counting the failure that brought the suspects here, and a fault that does not come back blames nobody.
+
+Unless the engine itself has broken down and fails with any row. So a verdict is held back until the engine has answered
+once more. To that end a witness is called: a row that this engine has answered before, asked again in the process that
+has to be started anyhow. If it is answered the verdict stands; if it is found guilty in its turn it is the engine.
 """
 
 from __future__ import annotations
@@ -38,6 +42,10 @@ class Quarantine:
     def next(self) -> int:
         """The suspect to try next, alone. It stays a suspect until it is accused again or cleared."""
         return self._suspects[0]
+
+    def summon(self, row: int) -> None:
+        """This row is tried next, though nobody accused it."""
+        self._suspects.appendleft(row)
 
     def accuse(self, in_flight: Sequence[int]) -> int | None:
         """The engine failed with exactly these rows in flight, oldest first.

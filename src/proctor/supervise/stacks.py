@@ -8,6 +8,8 @@ import signal
 import time
 from pathlib import Path
 
+from proctor.supervise.native import native_stacks
+
 DUMP_SECONDS = 1.0
 QUIET_SECONDS = 0.05
 
@@ -22,16 +24,21 @@ class Stacks:
         self.descriptor = os.memfd_create("stacks", os.MFD_CLOEXEC)
 
     def dump(self, child: int, group: list[int], path: Path, title: str) -> None:
-        """Writes to `path` the Python stacks of `child` and what the system knows of every thread of its group.
+        """Writes to `path` what the system knows of every thread of the group, and their stacks.
 
-        A child that is stopped, or stuck inside the kernel, writes no stacks; the threads' states tell so.
+        First the Python stacks of `child` as its `faulthandler` writes them, which needs no permission; then the stacks
+        of the whole `group` as pystack reads them, which also shows a child that is stopped, or stuck in a driver call.
+        Takes a few seconds at most.
         """
         states = [line for pid in group for line in thread_states(pid)]
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGUSR1)
         python = self._await() or "(none: the process did not run its signal handler)\n"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([title, "", "Threads:", *states, "", f"Python stacks of process {child}:", python]))
+        with path.open("w") as file:
+            file.write("\n".join([title, "", "Threads:", *states, "", f"Python stacks of process {child}:", python]))
+            file.flush()  # so much is there, whatever happens next
+            file.write("\n" + "\n".join(native_stacks(group)))
 
     def close(self) -> None:
         """Closes the descriptor."""

@@ -16,7 +16,6 @@ from proctor.supervise.gate import refusal
 from proctor.supervise.loop import Loop
 from proctor.supervise.mailbox import Mailbox
 from proctor.supervise.settings import Settings
-from proctor.supervise.warden import end_group
 
 State = Literal["starting", "running", "quarantine", "broken", "closed"]
 
@@ -80,7 +79,7 @@ class Supervisor:
         self._thread.join(timeout)
         engine = self._loop.engine
         if self._thread.is_alive() and engine is not None:
-            end_group(engine.pid, timeout)
+            engine.kill(timeout)
 
     @property
     def state(self) -> State:

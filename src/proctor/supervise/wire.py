@@ -69,12 +69,16 @@ class Broken(msgspec.Struct, frozen=True, tag="broken"):
         message: type and text in one line.
         exception: its type.
         out_of_memory: whether it says that memory ran out.
+        crashed: whether it says that a process which the engine works with is dead.
+        printed: length of the child's log before the exception's own traceback, in bytes.
         mistake: what, where and fix of a `UserError`.
     """
 
     message: str
     exception: str
     out_of_memory: bool = False
+    crashed: bool = False
+    printed: int | None = None
     mistake: tuple[str, str | None, str | None] | None = None
 
     def user_error(self) -> UserError | None:
@@ -85,8 +89,22 @@ class Broken(msgspec.Struct, frozen=True, tag="broken"):
         return UserError(what, where=where, fix=fix)
 
 
+class Fallen(msgspec.Struct, frozen=True, tag="fallen"):
+    """From the child, its last word: a process that the engine works with has ended.
+
+    Attributes:
+        name: what it is called.
+        pid: its number.
+        status: exit code, or the negative number of the signal.
+    """
+
+    name: str
+    pid: int
+    status: int
+
+
 ToChild = Start | Work
-FromChild = Checked | Loaded | Taken | Answer | Progress | Broken
+FromChild = Checked | Loaded | Taken | Answer | Progress | Broken | Fallen
 
 _encoder = msgspec.msgpack.Encoder()
 Message = TypeVar("Message")
