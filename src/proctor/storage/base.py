@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
@@ -34,17 +34,18 @@ class Journal(Protocol):
     """Lines that only ever grow. A line is bytes without a line end."""
 
     def append(self, line: bytes) -> None:
-        """Adds a line; it may be kept back until `flush`.
+        """Adds a line. Where appending is not possible it is kept back for about a second, and then tried until it is
+        written.
 
         Raises:
-            OSError: it could not be written. A line that was kept back is tried again with the next one.
+            OSError: it could not be written.
         """
 
     def flush(self) -> None:
         """Writes every line that is kept back.
 
         Raises:
-            OSError: it could not be written.
+            OSError: it could not be written; the lines are still kept.
         """
 
     def lines(self) -> list[bytes]:
@@ -73,6 +74,10 @@ class Folder(Protocol):
     def below(self, name: str) -> Self:
         """The folder `name` inside this one."""
 
+    @property
+    def parent(self) -> Self:
+        """The folder that this one lies in."""
+
     def names(self, name: str = "") -> list[str]:
         """What lies directly in the folder `name`, in order; folders (never empty ones) end with ``/``."""
 
@@ -93,6 +98,9 @@ class Folder(Protocol):
 
     def write(self, name: str, data: bytes) -> None:
         """Writes a file, over an earlier one if there is one."""
+
+    def write_file(self, name: str, make: Callable[[Path], None]) -> None:
+        """Lets `make` write a local file at the path it is given, and takes that over as `name`."""
 
     def create(self, name: str, data: bytes) -> Version | None:
         """Writes a file only if there is none; None if there is one."""
@@ -129,8 +137,12 @@ class Folder(Protocol):
     def workspace(self, name: str) -> Path:
         """A local directory that stands for the folder `name` on this machine: itself, if it is local."""
 
-    def upload(self, name: str) -> None:
-        """Takes what is new or has changed in the workspace `name` into the folder; nothing to do if it is local."""
+    def upload(self, name: str, since: float) -> None:
+        """Takes the files of the workspace `name` that were written after `since` (seconds since the epoch) into the
+        folder, as far as they are not there yet; nothing to do if it is local."""
+
+    def clear_workspaces(self) -> None:
+        """Removes what an earlier use of this folder's name left in workspaces outside of it."""
 
     def local_copies(self, names: Sequence[str]) -> list[Path]:
         """Local files with the content of `names`, for readers that know only paths. Not to be written to; they last

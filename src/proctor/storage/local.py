@@ -55,6 +55,11 @@ class LocalFolder:
         """The folder `name` inside this one."""
         return type(self)(self.root / name)
 
+    @property
+    def parent(self) -> Self:
+        """The directory that this one lies in."""
+        return type(self)(self.root.parent)
+
     def names(self, name: str = "") -> list[str]:
         """What lies directly in the folder `name`. Names that begin with a dot are not data and are left out."""
         found = []
@@ -92,6 +97,10 @@ class LocalFolder:
     def write(self, name: str, data: bytes) -> None:
         """Writes a file whole or not at all."""
         write_whole(self.root / name, lambda draft: _put(draft, data))
+
+    def write_file(self, name: str, make: Callable[[Path], None]) -> None:
+        """Lets `make` write the draft."""
+        write_whole(self.root / name, make)
 
     def create(self, name: str, data: bytes) -> Version | None:
         """Writes a file only if there is none."""
@@ -161,8 +170,11 @@ class LocalFolder:
         """The folder itself."""
         return self.root / name
 
-    def upload(self, _name: str) -> None:
+    def upload(self, _name: str, _since: float) -> None:
         """Nothing: the workspace is the folder."""
+
+    def clear_workspaces(self) -> None:
+        """Nothing: they are in the folder."""
 
     def local_copies(self, names: Sequence[str]) -> list[Path]:
         """The files themselves."""

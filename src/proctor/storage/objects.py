@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from proctor.storage.base import StorageError, Version, Versioned
 from proctor.storage.connect import DEFAULT_OPTIONS, Connection, StorageOptions, first_line, object_store
+from proctor.storage.local import write_whole
 from proctor.storage.segments import Segments
 
 _AT_ONCE = 16
@@ -46,6 +48,11 @@ class ObjectFolder:
     def below(self, name: str) -> Self:
         """The folder `name` inside this one."""
         return replace(self, url=f"{self.url}/{name}")
+
+    @property
+    def parent(self) -> Self:
+        """The folder that this one lies in."""
+        return replace(self, url=self.url.rpartition("/")[0])
 
     def names(self, name: str = "") -> list[str]:
         """What lies directly in the folder `name`."""
@@ -87,6 +94,14 @@ class ObjectFolder:
         """Puts an object."""
         with _told("write", self._where(name), missing=True):
             obstore.put(self._store, self._path(name), data)
+
+    def write_file(self, name: str, make: Callable[[Path], None]) -> None:
+        """Puts a temporary file, in pieces if it is large."""
+        with tempfile.TemporaryDirectory(prefix="proctor-") as place:
+            path = Path(place) / "file"
+            make(path)
+            with _told("write", self._where(name), missing=True):
+                obstore.put(self._store, self._path(name), path)
 
     def create(self, name: str, data: bytes) -> Version | None:
         """Puts an object only if there is none."""
@@ -132,28 +147,37 @@ class ObjectFolder:
 
     def workspace(self, name: str) -> Path:
         """A directory among the temporary ones, the same for every process of this user on this machine."""
-        path = _own_directory() / hashlib.sha256(self.url.encode()).hexdigest()[:16] / name
+        path = self._workspaces / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def upload(self, name: str) -> None:
-        """Puts every file of the workspace that is not there with the same size. Files there only ever grow."""
-        there = {entry["path"]: entry["size"] for entry in self._entries(name)}
-        for path in sorted(self.workspace(name).iterdir()):
-            if path.is_file() and there.get(self._path(f"{name}/{path.name}")) != path.stat().st_size:
+    def upload(self, name: str, since: float) -> None:
+        """Puts files that are not there with the same size; those in a workspace only grow."""
+        found = [path for path in sorted(self.workspace(name).iterdir()) if path.is_file()]
+        recent = [path for path in found if path.stat().st_mtime >= since]
+        there = {_last(entry["path"]): entry["size"] for entry in self._entries(name)} if recent else {}
+        for path in recent:
+            if there.get(path.name) != path.stat().st_size:
                 self.write(f"{name}/{path.name}", path.read_bytes())
+
+    def clear_workspaces(self) -> None:
+        """Removes this machine's."""
+        shutil.rmtree(self._workspaces, ignore_errors=True)
+
+    @property
+    def _workspaces(self) -> Path:
+        return _own_directory() / hashlib.sha256(f"{self.options.endpoint} {self.url}".encode()).hexdigest()[:16]
 
     def local_copies(self, names: Sequence[str]) -> list[Path]:
         """Downloads what this process has not downloaded yet."""
         folder = Path(_copies(self.url).name)
         tags = {_last(entry["path"]): entry["e_tag"] for entry in self._entries("")} if names else {}
+        pick = {name: hashlib.sha256(str(tags.get(name)).encode()).hexdigest()[:16] for name in names}
 
         def fetch(name: str) -> Path:
-            state = hashlib.sha256(str(tags.get(name)).encode()).hexdigest()[:16]
-            path = folder / state / name
+            path = folder / pick[name] / name
             if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(self.read(name))
+                write_whole(path, lambda draft: _put(draft, self.read(name)))
             return path
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -225,6 +249,10 @@ def _told(verb: str, where: str, *, missing: bool = False) -> Iterator[None]:
         raise FileNotFoundError(errno.ENOENT, "no such object", where) from None
     except (BaseError, OSError, ValueError) as error:
         raise StorageError(f"cannot {verb} {where}: {first_line(error)}") from None
+
+
+def _put(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
 
 
 def _last(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from proctor.storage.objects import ObjectFolder
 
 _SECONDS = 1.0
-"""Least time between two segments that are written because a line came."""
+"""How long lines are gathered for one segment."""
 
 
 class Segments:
@@ -22,20 +23,26 @@ class Segments:
         self._folder = folder
         self._kept: list[bytes] = []
         self._next: int | None = None
-        self._written = -_SECONDS
-        self._lock = threading.Lock()
+        self._keeping, self._writing = threading.Lock(), threading.Lock()
+        self._writer: threading.Thread | None = None
 
     def append(self, line: bytes) -> None:
-        """Keeps a line, and writes what is kept if the last segment is long enough ago."""
-        with self._lock:
+        """Keeps a line; a thread of its own writes what is kept, so that nobody waits for the storage."""
+        with self._keeping:
             self._kept.append(line)
-            if time.monotonic() - self._written >= _SECONDS:
-                self._write()
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write_soon, name="proctor-journal", daemon=True)
+                self._writer.start()
 
     def flush(self) -> None:
         """Writes a segment with what is kept."""
-        with self._lock:
-            self._write()
+        with self._writing:
+            with self._keeping:
+                lines = list(self._kept)
+            if lines:
+                self._write(b"".join(line + b"\n" for line in lines))
+            with self._keeping:
+                del self._kept[: len(lines)]
 
     def lines(self) -> list[bytes]:
         """All lines of all segments."""
@@ -46,11 +53,17 @@ class Segments:
         """Whether there is a segment."""
         return bool(self._names())
 
-    def _write(self) -> None:
-        if not self._kept:
-            return
-        self._written = time.monotonic()
-        data = b"".join(line + b"\n" for line in self._kept)
+    def _write_soon(self) -> None:
+        while True:
+            time.sleep(_SECONDS)
+            with contextlib.suppress(OSError):
+                self.flush()
+            with self._keeping:
+                if not self._kept:
+                    self._writer = None
+                    return
+
+    def _write(self, data: bytes) -> None:
         if self._next is None:
             self._next = 1 + max((int(name.partition(".")[0]) for name in self._names()), default=0)
         while self._folder.create(f"{self._next:06d}.jsonl", data) is None:
@@ -58,7 +71,6 @@ class Segments:
                 break  # it is ours: only the answer to the first try was lost
             self._next += 1
         self._next += 1
-        self._kept.clear()
 
     def _names(self) -> list[str]:
         return [name for name in self._folder.names() if name.endswith(".jsonl")]
