@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: setup setup-vllm demo test bench lint docs clean help
+.PHONY: setup setup-vllm demo test bench faults lint docs clean help
 
 help:
 	@echo "make setup   the environment, in $(VENV)"
@@ -16,6 +16,7 @@ help:
 	@echo "make test    set up (vLLM's CPU build too), then run every test"
 	@echo "make lint    formatting, style, types, import floors, dependencies, docs"
 	@echo "make bench   run the benchmarks (one: make bench ONLY=mds)"
+	@echo "make faults  the fault matrix (a part: make faults ONLY=\"engine.segfault data.image\" SYSTEMS=proctor)"
 
 setup: $(VENV)/.done
 
@@ -48,6 +49,9 @@ lint: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ONLY)
+
+faults: setup
+	$(BIN)/python -m benchmarks.faults $(if $(ONLY),--only $(ONLY)) $(if $(SYSTEMS),--systems $(SYSTEMS)) $(if $(JOBS),--jobs $(JOBS))
 
 docs: setup
 	$(BIN)/mkdocs serve
