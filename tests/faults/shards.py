@@ -31,7 +31,6 @@ class Shard:
         hit: error kind of the rows that it costs, by position in the shard.
         rows: how many rows the index says it has, once damaged.
         notice: what the run must say of it beyond its rows.
-        empty: rows whose question is empty.
         options: how it is written (compression, hashes).
     """
 

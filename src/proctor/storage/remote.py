@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+from obstore.exceptions import (
+    BaseError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from proctor.rows import UserError
@@ -209,6 +215,8 @@ class Remote:
             return RemoteError("denied", f"{url}: no credentials; {cure}")
         if isinstance(error, PreconditionError):
             return RemoteError("failed", f"{url}: was replaced while it was read")
+        if isinstance(error, NotSupportedError):
+            return RemoteError("failed", f"{url}: the server does not serve ranges of files; use one that does")
         status = _status(error)
         if status is None and not _BROKEN.search(str(error)):
             return RemoteError("failed", f"{url}: {what}")

@@ -30,10 +30,10 @@ class DatasetFiles(Protocol):
     """The files of a dataset, by their names in its index. Small, picklable and hashable; holds no data.
 
     Attributes:
-        compressed_first: whether of a shard's two files the compressed one is the better one to have.
+        is_remote: whether bytes travel: a compressed file is then the better one, and a damaged one asked for again.
     """
 
-    compressed_first: ClassVar[bool]
+    is_remote: ClassVar[bool]
 
     def __hash__(self) -> int: ...
 
@@ -90,7 +90,7 @@ class LocalFiles:
     """A directory. Links are followed as long as they stay inside."""
 
     root: Path
-    compressed_first: ClassVar[bool] = False
+    is_remote: ClassVar[bool] = False
 
     @property
     def where(self) -> str:
@@ -136,7 +136,7 @@ class RemoteFiles:
     """The files below a URL. One is fetched whole into an unnamed temporary file when it is mapped."""
 
     remote: Remote
-    compressed_first: ClassVar[bool] = True
+    is_remote: ClassVar[bool] = True
 
     @property
     def where(self) -> str:

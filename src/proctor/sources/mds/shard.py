@@ -51,7 +51,7 @@ def open_shard(files: DatasetFiles, info: ShardInfo, *, verify_hashes: bool) -> 
 def _locate(files: DatasetFiles, info: ShardInfo) -> tuple[str, Hashable]:
     """The file to read, the uncompressed or the compressed one, and its version."""
     names = [file.basename for file in (info.raw, info.zipped) if file]
-    for name in reversed(names) if files.compressed_first else names:
+    for name in reversed(names) if files.is_remote else names:
         version = files.version(name)
         if version is not None:
             return name, version
@@ -64,7 +64,7 @@ def _open(
 ) -> OpenShard | ShardError:
     # Damage is an answer worth keeping; it is returned, since a cache does not keep what is raised.
     try:
-        data = _uncompressed(files.map(name, version), name, info, verify_hashes)
+        data = _uncompressed(files, name, info, verify_hashes, version)
         return OpenShard(data, read_row_table(data, info.samples, info.sizes))
     except ShardError as error:
         if error.kind.retryable:
@@ -72,13 +72,24 @@ def _open(
         return ShardError(error.kind, f"{info.raw.basename}: {error.message}")
 
 
-def _uncompressed(stored: Bytes, name: str, info: ShardInfo, verify_hashes: bool) -> Bytes:
+def _uncompressed(files: DatasetFiles, name: str, info: ShardInfo, verify_hashes: bool, version: Hashable) -> Bytes:
     if info.zipped is None or name != info.zipped.basename:
-        _check_digests(stored, info.raw, verify_hashes)
-        return stored
-    _check_digests(stored, info.zipped, verify_hashes)
-    data = _unpack(stored, info)
+        return _stored(files, info.raw, verify_hashes, version)
+    data = _unpack(_stored(files, info.zipped, verify_hashes, version), info)
     _check_digests(data, info.raw, verify_hashes)
+    return data
+
+
+def _stored(files: DatasetFiles, file: ShardFile, verify_hashes: bool, version: Hashable) -> Bytes:
+    """The bytes of a file, with sound digests. If they took damage on their way, a second fetch is sound."""
+    data = files.map(file.basename, version)
+    try:
+        _check_digests(data, file, verify_hashes)
+    except ShardError:
+        if not files.is_remote:
+            raise
+        data = files.map(file.basename, version)
+        _check_digests(data, file, verify_hashes)
     return data
 
 
