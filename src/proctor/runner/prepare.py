@@ -48,20 +48,26 @@ def _prepared(sample: Sample, task: Task) -> dict[str, Any]:
         "n_images": len(sample.images),
         "images": list(sample.images),
     }
-    for position, image in enumerate(sample.images):
-        try:
-            check(image)
-        except DecodeError as error:
-            failure = Failure(ErrorKind.PREPARE_DECODE, f"image {position + 1} of {len(sample.images)}: {error}")
-            return {**row, **_failed(sample.row_id, failure)}
     try:
         with patience():
+            failure = _undecodable(sample)
+            if failure is not None:
+                return {**row, **_failed(sample.row_id, failure)}
             row["target"] = _json(task.target(sample))
             row["prompt"] = _prompt(task.prompt(sample))
     except (Exception, SystemExit) as error:  # a user's task may raise anything; it costs this row only
         failure = Failure(ErrorKind.PREPARE_FAILED, told(error))
         return {**row, **_failed(sample.row_id, failure)}
     return row
+
+
+def _undecodable(sample: Sample) -> Failure | None:
+    for position, image in enumerate(sample.images):
+        try:
+            check(image)
+        except DecodeError as error:
+            return Failure(ErrorKind.PREPARE_DECODE, f"image {position + 1} of {len(sample.images)}: {error}")
+    return None
 
 
 def _failed(row_id: int, failure: Failure) -> dict[str, Any]:

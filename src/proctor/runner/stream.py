@@ -20,6 +20,7 @@ from proctor.runner.exam import Exam
 from proctor.runner.finish import Desk, finish
 from proctor.runner.hub import HubClient
 from proctor.runner.infer import Infer
+from proctor.runner.patience import timely
 from proctor.runner.prepare import prepare
 from proctor.sources.base import BLOCK_FIELDS, ReadGroup, Source
 
@@ -66,7 +67,7 @@ def _read_task(source: ray.ObjectRef, group: ReadGroup, alone: HubClient | None)
 
     def read() -> Iterable[pa.Table]:
         opened: Source = ray.get(source)
-        return opened.read(group) if alone is None else _read_alone(opened, group, alone)
+        return timely(opened.read(group)) if alone is None else _read_alone(opened, group, alone)
 
     return ReadTask(read, metadata)
 
@@ -76,7 +77,7 @@ def _read_alone(source: Source, group: ReadGroup, hub: HubClient) -> list[pa.Tab
     (row_id,) = group.row_ids
     with hub.inside(row_id, "read"):
         try:
-            return list(source.read(group))
+            return list(timely(source.read(group)))
         except Exception as error:
             row = {"row_id": row_id, "error_kind": ErrorKind.READ_FAILED.value, "error_message": told(error)}
             return [pa.Table.from_pylist([row], schema=pa.schema([*BLOCK_FIELDS, *source.columns()]))]
