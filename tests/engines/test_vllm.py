@@ -185,8 +185,8 @@ def test_an_engine_with_processes_of_its_own_answers_the_same(
     random_model: Path, vllm_python: Path, tmp_path: Path, results: dict[str, Result]
 ):
     """vLLM's multi-process mode, which a user may choose: torchvision must load in those processes too."""
-    jobs = Jobs(vllm_config(random_model), [Job("good", list(GOOD.values()))])
-    found = run_jobs(vllm_python, tmp_path, jobs, VLLM_ENABLE_V1_MULTIPROCESSING="1").results["good"]
+    jobs = Jobs(vllm_config(random_model, multiprocessing=True), [Job("good", list(GOOD.values()))])
+    found = run_jobs(vllm_python, tmp_path, jobs).results["good"]
     assert tokens(found) == tokens(results["good"])
 
 

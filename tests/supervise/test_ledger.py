@@ -7,14 +7,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from proctor.rows import ErrorKind, Failure, Response
+from proctor.supervise.announcer import Announcer
+from proctor.supervise.court import Court
+from proctor.supervise.death import Death
 from proctor.supervise.ledger import Ledger
+from proctor.supervise.timing import Breaker
 from tests.supervise.helpers import ask
 
 WINDOW = 4
 
 
 class Rows(RuleBasedStateMachine):
-    """A ledger under any order of requests, answers and deaths: each row ends once."""
+    """A ledger under any order of requests, answers and deaths: each row ends once, and is guilty only if the engine
+    has answered after it was accused, or has never answered anything and has nothing else to do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,6 +27,10 @@ class Rows(RuleBasedStateMachine):
         self.futures: list[Future[Response]] = []
         self.with_child: list[int] = []
         self.taken: list[int] = []
+        self.answers = 0
+        self.answers_at_conviction: dict[int, int] = {}
+        self.unchallenged: set[int] = set()
+        self.court = Court(self.ledger, Breaker(3, 1.0, 1.0), Announcer("engine", lambda event: None))
 
     @rule()
     def submit(self) -> None:
@@ -44,6 +53,8 @@ class Rows(RuleBasedStateMachine):
         if self.taken:
             row = data.draw(st.sampled_from(self.taken))
             assert self.ledger.answer(Response(row, text="yes"), at=1.0)
+            self.answers += 1
+            self.court.settle()
             self.taken.remove(row)
 
     @rule(row=st.integers(0, 50))
@@ -57,8 +68,38 @@ class Rows(RuleBasedStateMachine):
         assert in_flight == self.taken
         guilty = self.ledger.quarantine.accuse(in_flight) if in_flight else None
         if guilty is not None:
-            self.ledger.fail(guilty, Failure(ErrorKind.INFER_CRASHED, "died"))
+            self.convict(guilty)
         self.with_child, self.taken = [], []
+
+    @rule()
+    def work_and_die(self) -> None:
+        self.hand_out()
+        self.take(WINDOW)
+        self.die()
+
+    @rule(data=st.data())
+    def work_and_answer(self, data: st.DataObject) -> None:
+        self.hand_out()
+        self.take(WINDOW)
+        self.answer(data)
+
+    def convict(self, guilty: int) -> None:
+        self.answers_at_conviction[guilty] = self.answers
+        if not self.answers and len(self.ledger) == sum(row in self.answers_at_conviction for row in self.open_rows()):
+            self.unchallenged |= set(self.open_rows())
+        if self.court.convict(guilty, Death(ErrorKind.INFER_CRASHED, "died")) is not None:
+            assert not self.ledger.only_verdicts
+            self.ledger.fail_all(Failure(ErrorKind.ENGINE_INIT_FAILED, "broken"))
+
+    def open_rows(self) -> list[int]:
+        return [row for row, future in enumerate(self.futures) if not future.done()]
+
+    @invariant()
+    def the_guilty_had_a_fair_trial(self) -> None:
+        for row, future in enumerate(self.futures):
+            failure = future.result().failure if future.done() else None
+            if failure is not None and failure.kind is ErrorKind.INFER_CRASHED:
+                assert self.answers > self.answers_at_conviction[row] or row in self.unchallenged
 
     @invariant()
     def never_more_than_the_window(self) -> None:
@@ -70,7 +111,8 @@ class Rows(RuleBasedStateMachine):
 
     @invariant()
     def open_rows_are_those_without_response(self) -> None:
-        assert len(self.ledger) == sum(not future.done() for future in self.futures)
+        witness = self.ledger.witness is not None
+        assert len(self.ledger) == len(self.open_rows()) + witness
 
     def teardown(self) -> None:
         self.take(WINDOW)
@@ -80,6 +122,7 @@ class Rows(RuleBasedStateMachine):
             for row in list(self.taken):
                 assert self.ledger.answer(Response(row, text="yes"), at=1.0)
                 self.taken.remove(row)
+                self.court.settle()
         assert all(future.done() for future in self.futures)
 
 
