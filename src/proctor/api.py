@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 from proctor.rows import Event
@@ -22,8 +23,11 @@ def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> Ru
         UserError: the spec, its source, task or engine cannot work, or the directory holds another run.
     """
     outcome = run_loop(spec, fresh=fresh, observer=observer)
+    if not outcome.held:
+        return outcome
     try:
         return replace(outcome, report=write_report(outcome.run))
     except Exception as error:  # whatever a report meets, the records are written and the verdict stands
-        outcome.run.append_event(Event("report.failed", message=f"{type(error).__name__}: {error}"))
+        with contextlib.suppress(OSError):
+            outcome.run.append_event(Event("report.failed", message=f"{type(error).__name__}: {error}"))
         return outcome

@@ -76,7 +76,7 @@ def test_errors_lists_rows_with_the_reason(run_dir: Path) -> None:
     [
         (("errors", "RUN", "--kind", "infer.crash"), "no error kind 'infer.crash' (one of read.corrupt"),
         (("errors", "RUN", "--checkpoint", "c"), "no checkpoint 'c' in this run (one of ['a', 'b'])"),
-        (("errors", "RUN/nothing"), "no run here (no spec.yaml and results/)"),
+        (("errors", "RUN/nothing"), "no run here (no spec.yaml)"),
         (("export", "RUN", "--out", "RUN/no/x.csv"), "no such directory"),
         (("status", "RUN/nothing"), "no run here"),
         (("report", "RUN/nothing"), "no run here"),
@@ -184,7 +184,7 @@ def test_status_reads_the_files_alone(run_dir: Path) -> None:
     assert status["total"] == 6
     assert status["done"] == {"a": 5, "b": 5}
     assert status["errors"] == {"a": 1, "b": 1}
-    with RunDir(run_dir).locked():
+    with RunDir(run_dir).locked(print):
         assert "running" in proctor("status", run_dir).stdout
 
 

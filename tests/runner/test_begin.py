@@ -54,12 +54,12 @@ def test_what_only_has_the_names_of_a_run_is_left_alone(tmp_path: Path, name: st
 def test_results_whose_spec_is_gone_are_not_taken_for_those_of_another(make_spec: MakeSpec) -> None:
     exam = Exam.of(make_spec())
     begin(exam, fresh=False)
-    (exam.run.results / "part-ck-0000000000-0000000001-abc.parquet").write_bytes(b"")
+    (exam.run.root / "results" / "part-ck-0000000000-0000000001-abc.parquet").write_bytes(b"")
     (exam.run.root / "spec.yaml").unlink()
     with pytest.raises(UserError, match=r"the results of a run whose spec\.yaml is gone \(use --fresh\)"):
         begin(exam, fresh=False)
     begin(exam, fresh=True)
-    assert list(exam.run.results.iterdir()) == []
+    assert list((exam.run.root / "results").iterdir()) == []
 
 
 def test_a_driver_that_died_while_it_opened_the_run_left_no_obstacle(make_spec: MakeSpec) -> None:

@@ -45,13 +45,12 @@ def test_it_leaves_nothing_behind() -> None:
     assert signal.getsignal(signal.SIGALRM) is before
 
 
-def test_an_answer_that_its_pattern_does_not_get_through_costs_its_own_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proctor.runner.finish.patience", lambda: patience(0.3))
+def test_an_answer_that_its_pattern_does_not_get_through_costs_its_own_row(tmp_path: Path) -> None:
     task = make_task(RegexTaskSpec(kind="regex", pattern=ENDLESS[0], prompt="?"), ColumnsSpec())
     rows = [{"row_id": i, "answer": text, "token_ids": []} for i, text in enumerate(["aa", ENDLESS[1], "aaa"])]
-    (tally,) = finish(pa.Table.from_pylist(rows, schema=INFERRED), desk=Desk(str(tmp_path), "ck", 1, task)).to_pylist()
+    (tally,) = finish(
+        pa.Table.from_pylist(rows, schema=INFERRED), desk=Desk(str(tmp_path), "ck", 1, task, 0.3)
+    ).to_pylist()
     assert (tally["rows"], tally["answered"], json.loads(tally["errors"])) == (3, 2, {"score.failed": 1})
 
 

@@ -16,7 +16,7 @@ from proctor.results import Ledger, Reconciliation
 from proctor.runner.blocks import INFERRED, PREPARED, TALLY, table_of
 from proctor.runner.finish import Desk, finish
 from proctor.runner.outcome import ExitCode, exit_code
-from proctor.runner.prepare import prepare
+from proctor.runner.prepare import PrepareSetup, prepare
 from proctor.runner.progress import Rate
 from proctor.sources.base import BLOCK_FIELDS
 from proctor.spec import ClassificationTaskSpec, ColumnsSpec, ExactTaskSpec
@@ -54,7 +54,7 @@ def test_prepare_keeps_every_row_in_order_and_charges_each_fault_to_its_row(task
         {"row_id": 7, "error_kind": "read.corrupt", "error_message": "bad shard"},
         {"row_id": 8, "image": jpeg(), "key": "eight", "target": None, "notice": "more rows than its index says"},
     )
-    prepared = prepare(block, task=task, columns=COLUMNS)
+    prepared = prepare(block, setup=PrepareSetup(task, COLUMNS, 60.0))
     assert prepared.schema.equals(PREPARED)
     rows = prepared.to_pylist()
     assert [row["row_id"] for row in rows] == [5, 6, 7, 8]
@@ -71,7 +71,7 @@ def test_prepare_keeps_every_row_in_order_and_charges_each_fault_to_its_row(task
 
 
 def test_finish_writes_final_records_and_leaves_retryable_ones_open(task: Task, tmp_path: Path) -> None:
-    desk = Desk(str(tmp_path), "ck", 2, task)
+    desk = Desk(str(tmp_path), "ck", 2, task, 60.0)
     block = inferred(
         {"row_id": 1, "answer": "one", "target": '"one"', "token_ids": [4, 5], "logprobs": [-0.5, -0.25]},
         {"row_id": 2, "answer": "two", "target": '"one"', "token_ids": [4]},
@@ -105,7 +105,7 @@ def test_finish_writes_final_records_and_leaves_retryable_ones_open(task: Task, 
 def test_an_answer_whose_marking_failed_is_kept_in_the_history(tmp_path: Path) -> None:
     labels = make_task(ClassificationTaskSpec(kind="classification", labels=["a", "b"]), ColumnsSpec(target="target"))
     block = inferred({"row_id": 1, "answer": "a", "target": '"no such label"', "sample_id": "k1"})
-    finish(block, desk=Desk(str(tmp_path), "ck", 1, labels))
+    finish(block, desk=Desk(str(tmp_path), "ck", 1, labels, 60.0))
     (recorded,) = pq.read_table(tmp_path / "results").to_pylist()
     assert (recorded["answer"], recorded["error_kind"]) == (None, "score.failed")
     (kept,) = pq.read_table(tmp_path / "attempts").to_pylist()
@@ -115,7 +115,7 @@ def test_an_answer_whose_marking_failed_is_kept_in_the_history(tmp_path: Path) -
 def test_finishing_a_block_again_overwrites_it(task: Task, tmp_path: Path) -> None:
     block = inferred({"row_id": 1, "answer": "one", "target": '"one"'})
     for _ in range(2):
-        finish(block, desk=Desk(str(tmp_path), "ck", 1, task))
+        finish(block, desk=Desk(str(tmp_path), "ck", 1, task, 60.0))
     assert pq.read_table(tmp_path / "results")["row_id"].to_pylist() == [1]
 
 

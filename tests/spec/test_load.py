@@ -68,7 +68,7 @@ def mistake(plain: dict[str, Any], *overrides: str) -> str:
         ("engine.options={day: 2024-01-01}", "engine.options.day: input was not a valid JSON value"),
         ('engine.env={A: "b\\0"}', "engine.env.A: holds a NUL character"),
         ('run_dir="a\\0b"', "run_dir: holds a NUL character"),
-        ("run_dir=s3://bucket/run", "run_dir: a run directory is a local (or mounted) directory"),
+        ("run_dir=https://host/run", "run_dir: a run directory is a local directory or one of s3://"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key_and_the_cure(plain: dict[str, Any], override: str, said: str) -> None:

@@ -24,6 +24,7 @@ class Bucket:
 
     Attributes:
         refuse: share of requests (0 to 1) that are answered with 503, by method.
+        refuse_keys: only requests whose path ends so are refused.
         lose_answers: how many of the next PUTs are carried out and then not answered.
         conditions: whether If-Match and If-None-Match are heeded.
         requests: method and key of every request, in order.
@@ -33,6 +34,7 @@ class Bucket:
         self.root = root / NAME
         self.root.mkdir(parents=True)
         self.refuse: dict[str, float] = {}
+        self.refuse_keys = ""
         self.lose_answers = 0
         self.conditions = True
         self.requests: list[tuple[str, str]] = []
@@ -57,9 +59,9 @@ class Bucket:
         keys = sorted(str(path.relative_to(self.root)) for path in found if not path.name.startswith(".localbucket"))
         return [key for key in keys if key.startswith(prefix)]
 
-    def refuses(self, method: str) -> bool:
+    def refuses(self, method: str, path: str) -> bool:
         with self.lock:
-            return self._random.random() < self.refuse.get(method, 0.0)
+            return path.endswith(self.refuse_keys) and self._random.random() < self.refuse.get(method, 0.0)
 
 
 class _Handler(S3Handler):
@@ -71,7 +73,7 @@ class _Handler(S3Handler):
     def _dispatch(self, action: Any) -> None:
         bucket = self.bucket
         bucket.requests.append((self.command, self.path))
-        if bucket.refuses(self.command):
+        if bucket.refuses(self.command, self.path):
             self._read_body()
             self._send_error(S3Error(HTTPStatus.SERVICE_UNAVAILABLE, "SlowDown", "Please reduce your request rate."))
             return

@@ -11,13 +11,13 @@ _VOID = {"meta", "img", "br", "link", "input", "base"}
 class Page(HTMLParser):
     """A parsed page; `problems` lists end tags that do not fit."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.problems: list[str] = []
         self.text = ""  # with a space where an element begins or ends
         self._open: list[str] = []
-        self.feed(path.read_text(encoding="utf-8"))
+        self.feed(Path(path).read_text(encoding="utf-8"))
         self.problems += [f"<{tag}> is not closed" for tag in self._open]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -87,12 +87,12 @@ def test_lists_errors_with_examples_and_faults_in_time(page: Page) -> None:
 
 
 def test_writing_it_twice_gives_the_same_page(finished_run: RunDir) -> None:
-    first = write_report(finished_run).read_bytes()
-    assert write_report(finished_run).read_bytes() == first
+    first = Path(write_report(finished_run)).read_bytes()
+    assert Path(write_report(finished_run)).read_bytes() == first
 
 
 def test_hostile_answers_ids_and_messages_stay_text(tmp_path: Path) -> None:
-    path = write_report(make_run(tmp_path, 16, hostile=True))
+    path = Path(write_report(make_run(tmp_path, 16, hostile=True)))
     page = Page(path)
     assert page.problems == []
     assert "script" not in page.tags()
@@ -116,7 +116,7 @@ def test_an_incomplete_run_says_what_is_lacking(tmp_path: Path) -> None:
 def test_a_run_that_was_never_closed_still_has_a_report(own_run: RunDir) -> None:
     for name in ("reconciliation.json", "metrics.json", "versions.json", "events.jsonl"):
         (own_run.root / name).unlink()
-    shutil.rmtree(own_run.results)
+    shutil.rmtree(own_run.root / "results")
     page = Page(write_report(own_run))
     assert page.problems == []
     assert "Not closed yet" in page.text
@@ -138,7 +138,7 @@ def test_a_source_that_is_gone_costs_the_images_only(tmp_path: Path) -> None:
 
 
 def test_damaged_events_do_not_cost_the_report(own_run: RunDir) -> None:
-    with own_run.events_file.open("ab") as file:
+    with (own_run.root / "events.jsonl").open("ab") as file:
         file.write(b'{"kind": "engine.cra')
     assert "engine.crashed" in Page(write_report(own_run)).text
 

@@ -12,6 +12,7 @@ import proctor
 from proctor.cli import demo, mds, records, report, run
 from proctor.cli.output import escaped, stderr
 from proctor.rows import UserError
+from proctor.storage.base import StorageError
 
 app = typer.Typer(
     name="proctor",
@@ -81,7 +82,7 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, OSError) and error.errno in _SURROUNDINGS:
+        if isinstance(error, StorageError) or (isinstance(error, OSError) and error.errno in _SURROUNDINGS):
             stderr.print(f"[bold red]error:[/] {escaped(str(error))}", soft_wrap=True)
             sys.exit(1)
         stderr.print(f"[bold red]internal error:[/] {escaped(f'{type(error).__name__}: {error}')}", soft_wrap=True)

@@ -43,7 +43,7 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
         stdout.say(f"source: {notice}", style="red")
     if outcome.exit_code in (ExitCode.INCOMPLETE, ExitCode.INTERRUPTED):
         stdout.say(f"resume with: {resume}")
-    stdout.say(f"results: {outcome.run.results}")
+    stdout.say(f"results: {outcome.run.results.location}")
     stdout.say(f"report:  {outcome.report or 'not written, see events.jsonl'}")
 
 
@@ -76,8 +76,8 @@ def outcome_json(outcome: RunOutcome) -> dict[str, object]:
         "metrics": outcome.summaries,
         "reasons": outcome.reasons,
         "progress": status_json(outcome.progress, outcome.exit_code.name.lower())["checkpoints"],
-        "run_dir": str(outcome.run.root),
-        "report": None if outcome.report is None else str(outcome.report),
+        "run_dir": outcome.run.location,
+        "report": outcome.report,
     }
 
 

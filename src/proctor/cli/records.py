@@ -49,9 +49,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Write all records into one file."""
-    run = RunDir.existing(run_dir)
-    target = out or run.root / f"records.{format_}"
-    rows = export_records(run, target, format_.value, checkpoint=checkpoint)
+    rows, target = export_records(RunDir.existing(run_dir), format_.value, checkpoint=checkpoint, out=out)
     if json:
         json_line("export", records=rows, path=target)
         return

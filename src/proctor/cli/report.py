@@ -15,4 +15,4 @@ def report(run_dir: RunPath, json: Json = False) -> None:
     if json:
         json_line("report", path=written)
         return
-    stdout.say(str(written))
+    stdout.say(written)

@@ -18,7 +18,7 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key by its dotted path. May be given several times."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, and nothing else, on stdout.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+RunPath = Annotated[str, typer.Argument(metavar="RUN", help="Run directory: a path, or a URL such as s3://bucket/run.")]
 
 
 def run(
@@ -83,5 +83,5 @@ def status(run_dir: RunPath, json: Json = False) -> None:
     if json:
         json_line("status", **asdict(found))
         return
-    stdout.print(f"[bold]{escaped(found.state)}[/]  {escaped(str(run_dir))}", soft_wrap=True)
+    stdout.print(f"[bold]{escaped(found.state)}[/]  {escaped(run_dir)}", soft_wrap=True)
     stdout.print(status_table(found))

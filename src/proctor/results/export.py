@@ -7,10 +7,10 @@ from typing import Any
 
 import duckdb
 
-from proctor.results.files import write_whole
 from proctor.results.parts import parts_of
 from proctor.results.rundir import RunDir
 from proctor.rows import ErrorKind, UserError
+from proctor.storage.folder import open_folder
 
 _COPY = {"csv": "FORMAT csv, HEADER", "jsonl": "FORMAT json", "parquet": "FORMAT parquet, COMPRESSION zstd"}
 
@@ -34,24 +34,35 @@ def errors_of(run: RunDir, *, kind: str | None, checkpoint: str | None, limit: i
         return [dict(zip(names, row, strict=True)) for row in rows.limit(limit).fetchall()], _count(found)
 
 
-def export_records(run: RunDir, target: Path, form: str, *, checkpoint: str | None) -> int:
-    """Writes all records to `target` (``csv``, ``jsonl`` or ``parquet``), whole or not at all; returns how many.
+def export_records(run: RunDir, form: str, *, checkpoint: str | None, out: Path | None) -> tuple[int, str]:
+    """Writes all records into one file (``csv``, ``jsonl`` or ``parquet``), whole or not at all.
+
+    Args:
+        run: the run.
+        form: format of the file.
+        checkpoint: only records of this one; None is all.
+        out: the file; None is ``records.FORM`` in the run directory.
+
+    Returns:
+        How many records there are, and where they are now.
 
     Raises:
-        UserError: there are no records, no such checkpoint, or `target` cannot be written.
+        UserError: there are no records, no such checkpoint, or the file cannot be written.
     """
     if not _has_records(run, checkpoint):
-        raise UserError("no records yet", where=str(run.root))
-    if not target.parent.is_dir():
-        raise UserError("no such directory", where=str(target.parent), fix="make it, or choose another --out")
+        raise UserError("no records yet", where=run.location)
+    if out is not None and not out.parent.is_dir():
+        raise UserError("no such directory", where=str(out.parent), fix="make it, or choose another --out")
+    folder, name = (run.folder, f"records.{form}") if out is None else (open_folder(out.parent), out.name)
+    target = f"{folder.location}/{name}"
     with duckdb.connect() as connection:
         records = run.records(connection, checkpoint).order("checkpoint, row_id")
         connection.register("records", records)
         try:
-            write_whole(target, lambda draft: _copy(connection, draft, form))
+            folder.write_file(name, lambda draft: _copy(connection, draft, form))
         except (OSError, duckdb.IOException) as error:
-            raise UserError(f"cannot write: {error}", where=str(target)) from error
-        return _count(records)
+            raise UserError(f"cannot write: {error}", where=target) from error
+        return _count(records), target
 
 
 def _count(records: duckdb.DuckDBPyRelation) -> int:
@@ -67,5 +78,5 @@ def _has_records(run: RunDir, checkpoint: str | None) -> bool:
     spec = run.spec()
     names = [c.name for c in spec.engine.checkpoints] if spec else []
     if checkpoint is not None and checkpoint not in names:
-        raise UserError(f"no checkpoint {checkpoint!r} in this run", where=str(run.root), fix=f"one of {names}")
+        raise UserError(f"no checkpoint {checkpoint!r} in this run", where=run.location, fix=f"one of {names}")
     return bool(parts_of(run.results, checkpoint))

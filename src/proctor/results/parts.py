@@ -5,62 +5,102 @@ Writing the same rows again therefore overwrites instead of duplicating.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
-from pyroaring import BitMap64
 
-from proctor.results.files import write_whole
+from proctor.storage.folder import Folder, Place, StorageError, open_folder
+
+_Read = TypeVar("_Read")
 
 TOMBSTONE_SUFFIX = ".tombstone.parquet"
 """Parts with tombstones: they say that a row was left unanswered, and give way when the run is resumed."""
 
 
-def write_records(results: Path, records: pa.Table) -> list[Path]:
-    """Writes final records (schema `proctor.rows.records`), one part for each checkpoint among them."""
+def write_records(results: Place, records: pa.Table) -> list[str]:
+    """Writes final records (schema `proctor.rows.records`), one part for each checkpoint among them; gives the names.
+
+    Raises:
+        OSError: a part could not be written, and is not there then.
+    """
     return [
-        _write(results, checkpoint, part, ".parquet")
+        _write(open_folder(results), checkpoint, part, ".parquet")
         for checkpoint, part in split_by_checkpoint(records)
         if part.num_rows
     ]
 
 
-def write_tombstone_part(results: Path, checkpoint: str, records: pa.Table) -> Path:
+def write_tombstone_part(results: Place, checkpoint: str, records: pa.Table) -> str:
     """Writes records of rows that stay unanswered."""
-    return _write(results, checkpoint, records, TOMBSTONE_SUFFIX)
+    return _write(open_folder(results), checkpoint, records, TOMBSTONE_SUFFIX)
 
 
-def parts_of(results: Path, checkpoint: str | None = None, *, tombstones: bool = True) -> list[Path]:
-    """Part files in name order, of one checkpoint or of all."""
-    paths = sorted(p for p in results.glob("part-*.parquet") if p.is_file())
+def parts_of(results: Place, checkpoint: str | None = None, *, tombstones: bool = True) -> list[str]:
+    """Names of part files in order, of one checkpoint or of all."""
+    names = [n for n in open_folder(results).names() if n.startswith("part-") and n.endswith(".parquet")]
     if not tombstones:
-        paths = [p for p in paths if not is_tombstone(p)]
-    return paths if checkpoint is None else [p for p in paths if checkpoint_of(p) == checkpoint]
+        names = [name for name in names if not is_tombstone(name)]
+    return names if checkpoint is None else [name for name in names if checkpoint_of(name) == checkpoint]
 
 
-def is_tombstone(part: Path) -> bool:
+def is_tombstone(part: str) -> bool:
     """Whether a part holds tombstones, by its name."""
-    return part.name.endswith(TOMBSTONE_SUFFIX)
+    return part.endswith(TOMBSTONE_SUFFIX)
 
 
-def checkpoint_of(part: Path) -> str:
+def checkpoint_of(part: str) -> str:
     """The checkpoint whose records a part holds, by its name."""
-    return part.name.removeprefix("part-").rsplit("-", 3)[0]
+    return part.removeprefix("part-").rsplit("-", 3)[0]
 
 
-def ids_of(part: Path) -> BitMap64:
-    """Row ids of a part file.
+def read_each(
+    folder: Folder, names: Sequence[str], read: Callable[[Any], _Read]
+) -> Iterator[tuple[str, _Read | Exception]]:
+    """What `read` makes of each file, several at a time where that helps; the error in place of a damaged or missing
+    one.
 
     Raises:
-        OSError, pyarrow.ArrowInvalid: the file is not whole.
+        OSError: storage failed, which says nothing about the file.
     """
-    column = pq.read_table(part, columns=["row_id"]).column("row_id")
-    return BitMap64(column.to_numpy())
+
+    def attempt(name: str) -> _Read | Exception:
+        try:
+            return read(folder.open(name))
+        except (OSError, pa.ArrowInvalid) as error:
+            if not (is_damage(error) or isinstance(error, FileNotFoundError)):
+                raise
+            return error
+
+    if folder.concurrency == 1:
+        yield from ((name, attempt(name)) for name in names)
+        return
+    with ThreadPoolExecutor(folder.concurrency) as pool:
+        yield from zip(names, pool.map(attempt, names), strict=True)
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error says that a file is not whole; pyarrow's own `OSError` for that has no number."""
+    return isinstance(error, pa.ArrowInvalid) or (
+        isinstance(error, OSError) and error.errno is None and not isinstance(error, StorageError)
+    )
+
+
+def read_ids(source: Any) -> np.ndarray:
+    """Row ids of a part, in order."""
+    return pq.read_table(source, columns=["row_id"]).column("row_id").to_numpy()
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """`table` as a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
 
 
 def split_by_checkpoint(records: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -75,8 +115,8 @@ def keys_digest(row_ids: np.ndarray) -> str:
     return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(row_ids, dtype="<i8").tobytes())
 
 
-def _write(results: Path, checkpoint: str, records: pa.Table, suffix: str) -> Path:
+def _write(results: Folder, checkpoint: str, records: pa.Table, suffix: str) -> str:
     ids = records["row_id"].to_numpy()
-    path = results / f"part-{checkpoint}-{ids[0]:010d}-{ids[-1]:010d}-{keys_digest(ids)}{suffix}"
-    write_whole(path, lambda draft: pq.write_table(records, draft, compression="zstd"))
-    return path
+    name = f"part-{checkpoint}-{ids[0]:010d}-{ids[-1]:010d}-{keys_digest(ids)}{suffix}"
+    results.write(name, parquet_bytes(records))
+    return name

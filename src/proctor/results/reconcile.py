@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from proctor.results.parts import is_tombstone, parts_of
+from proctor.results.parts import is_tombstone, parts_of, read_each
+from proctor.storage.folder import Place, open_folder
 
 _LISTED = 20
 
@@ -88,12 +88,14 @@ class Reconciliation:
         return cls([Ledger(**{k: v for k, v in x.items() if k in names}) for x in data["checkpoints"]])
 
 
-def reconcile(results: Path, checkpoint: str, expected: BitMap64, repaired: int = 0) -> Ledger:
+def reconcile(results: Place, checkpoint: str, expected: BitMap64, repaired: int = 0) -> Ledger:
     """Counts the records of `checkpoint` in ``results`` against the `expected` ids, from the files alone."""
     ledger = Ledger(checkpoint, expected=len(expected), repaired=repaired)
     seen, twice, notices = BitMap64(), BitMap64(), set[str]()
-    for part in parts_of(results, checkpoint):
-        table = pq.read_table(part, columns=["row_id", "error_kind", "notice", "parse_error", "finish_reason"])
+    folder = open_folder(results)
+    for part, table in read_each(folder, parts_of(folder, checkpoint), _read_counted):
+        if isinstance(table, Exception):
+            raise table
         ids = BitMap64(table["row_id"].to_numpy())
         ledger.duplicate += table.num_rows - len(ids - seen)
         twice |= ids & seen
@@ -107,6 +109,10 @@ def reconcile(results: Path, checkpoint: str, expected: BitMap64, repaired: int 
     ledger.unexpected, ledger.unexpected_ids = len(unexpected), _first(unexpected)
     ledger.duplicate_ids, ledger.notices = _first(twice), sorted(notices)[:_LISTED]
     return ledger
+
+
+def _read_counted(source: Any) -> pa.Table:
+    return pq.read_table(source, columns=["row_id", "error_kind", "notice", "parse_error", "finish_reason"])
 
 
 def _count(kinds: pa.ChunkedArray, ledger: Ledger, *, tombstone: bool) -> None:

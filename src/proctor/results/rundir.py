@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,77 +12,110 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from proctor.results.files import read_json, write_json, write_text
-from proctor.results.parts import parts_of
+from proctor.results.parts import is_damage, parts_of
 from proctor.rows import Event, UserError
 from proctor.spec import RunSpec, build_spec, dump_spec
 from proctor.spec.yamltext import parse_yaml
+from proctor.storage.connect import DEFAULT_OPTIONS, StorageOptions
+from proctor.storage.folder import Folder, Journal, Place, open_folder
+from proctor.storage.lease import NAME as LEASE_NAME
+from proctor.storage.lease import Lease, is_live
 
 if TYPE_CHECKING:
     import duckdb
 
-_FOLDERS = ("results", "attempts", "stalls", "faults", "aside")
+_FOLDERS = ("results", "attempts", "stalls", "faults", "aside", "events")
 _FILES = ("spec.yaml", "events.jsonl", "report.html", "records.csv", "records.jsonl", "records.parquet")
 _DOCUMENTS = ("source", "versions", "status", "reconciliation", "metrics")
-OWN_NAMES = (*_FOLDERS, *_FILES, *(f"{name}.json" for name in _DOCUMENTS))
+_CONTENT = (*_FOLDERS, *_FILES, *(f"{name}.json" for name in _DOCUMENTS))
+OWN_NAMES = (*_CONTENT, LEASE_NAME)
 """What a run keeps in its directory; whatever else lies there is not touched."""
 
 
-@dataclass(frozen=True, slots=True)
 class RunDir:
-    """Paths and plain reading and writing of a run directory. Holds no state: the files are the state."""
+    """Plain reading and writing of a run directory, on a local disk or on object storage. Holds no state: the files
+    are the state.
 
-    root: Path
+    Args:
+        place: path or URL of the directory.
+        options: how object storage is reached, for a URL.
+    """
+
+    def __init__(self, place: Place, options: StorageOptions = DEFAULT_OPTIONS) -> None:
+        self.folder: Folder = open_folder(place, options)
 
     @property
-    def results(self) -> Path:
+    def location(self) -> str:
+        """Its path or URL."""
+        return self.folder.location
+
+    @property
+    def root(self) -> Path:
+        """Its directory, for one on a local disk."""
+        return Path(self.location)
+
+    @property
+    def results(self) -> Folder:
         """Final records: ``part-*.parquet``."""
-        return self.root / "results"
+        return self.folder.below("results")
 
     @property
-    def attempts(self) -> Path:
+    def attempts(self) -> Folder:
         """Tries that failed for a reason that was not the row's own."""
-        return self.root / "attempts"
+        return self.folder.below("attempts")
 
     @property
-    def stalls(self) -> Path:
-        """Stack dumps and engine logs."""
-        return self.root / "stalls"
-
-    @property
-    def events_file(self) -> Path:
-        """One JSON line for everything out of the ordinary."""
-        return self.root / "events.jsonl"
-
-    @property
-    def report_file(self) -> Path:
-        """The frozen report."""
-        return self.root / "report.html"
+    def journal(self) -> Journal:
+        """The events: one JSON line for everything out of the ordinary."""
+        return self.folder.journal("events")
 
     @classmethod
-    def existing(cls, root: str | Path) -> RunDir:
-        """The run directory at `root`.
+    def existing(cls, place: Place, options: StorageOptions = DEFAULT_OPTIONS) -> RunDir:
+        """The run directory at `place`.
 
         Raises:
-            UserError: there is no run.
+            UserError: there is no run, or it cannot be seen whether there is one.
         """
-        run = cls(Path(root))
-        if not (run.root / "spec.yaml").is_file() or not run.results.is_dir():
-            raise UserError(
-                "no run here (no spec.yaml and results/)", where=str(root), fix="start one with `proctor run SPEC`"
-            )
+        run = cls(place, options)
+        try:
+            found = run.folder.exists("spec.yaml")
+        except OSError as error:
+            raise UserError(f"cannot be read: {error}", where=run.location) from error
+        if not found:
+            raise UserError("no run here (no spec.yaml)", where=run.location, fix="start one with `proctor run SPEC`")
         return run
 
-    def own_entries(self) -> list[Path]:
-        """What lies here under the names that a run uses; empty folders do not count."""
-        there = [self.root / name for name in OWN_NAMES]
-        return [path for path in there if path.is_file() or (path.is_dir() and any(path.iterdir()))]
+    def hasty(self, seconds: float) -> RunDir:
+        """The same directory for what is not worth waiting for: each request is tried once, with that limit."""
+        return RunDir(self.folder.hasty(seconds))
+
+    def own_entries(self) -> list[str]:
+        """Names of what lies here under the names that a run uses; empty folders do not count."""
+        there = {name.rstrip("/") for name in self.folder.names()}
+        return [name for name in _CONTENT if name in there]
+
+    def move_own_entries(self, to: str) -> None:
+        """Moves all of that into the folder `to`."""
+        for name in self.own_entries():
+            self.folder.move(name, f"{to}/{name}")
 
     def create(self, spec: RunSpec) -> None:
         """Makes the directories and stores the resolved spec, secrets masked."""
-        for folder in (self.root, self.results, self.attempts, self.stalls):
-            folder.mkdir(parents=True, exist_ok=True)
-        self._end_last_event()
-        write_text(self.root / "spec.yaml", dump_spec(spec))
+        if not self.folder.exists("spec.yaml"):
+            self.folder.clear_workspaces()
+        self.folder.prepare("results", "attempts", "stalls")
+        write_text(self.folder, "spec.yaml", dump_spec(spec))
+
+    def spec_text(self) -> str | None:
+        """The stored spec as YAML, None before the run was created.
+
+        Raises:
+            UnicodeDecodeError: it is damaged.
+        """
+        try:
+            return self.folder.read("spec.yaml").decode("utf-8")
+        except FileNotFoundError:
+            return None
 
     def spec(self) -> RunSpec | None:
         """The stored spec, None before the run was created.
@@ -93,14 +123,15 @@ class RunDir:
         Raises:
             UserError: the stored spec is not one that this version understands.
         """
-        path = self.root / "spec.yaml"
-        if not path.is_file():
-            return None
         try:
-            data, _ = parse_yaml(path.read_text(encoding="utf-8"), path.name)
+            text = self.spec_text()
+            if text is None:
+                return None
+            data, _ = parse_yaml(text, "spec.yaml")
             return build_spec(data)
         except (UserError, UnicodeDecodeError) as error:
-            raise UserError(f"stored spec not understood: {error}", where=str(path), fix="use --fresh") from error
+            where = f"{self.location}/spec.yaml"
+            raise UserError(f"stored spec not understood: {error}", where=where, fix="use --fresh") from error
 
     def read(self, name: str) -> Any:
         """A JSON file of the run, by its name without the suffix; None if absent.
@@ -108,34 +139,31 @@ class RunDir:
         Raises:
             UserError: it is not JSON (any more).
         """
-        return read_json(self.root / f"{name}.json")
+        return read_json(self.folder, f"{name}.json")
 
     def write(self, name: str, value: Any) -> None:
         """Writes a JSON file of the run, whole or not at all."""
-        write_json(self.root / f"{name}.json", value)
+        write_json(self.folder, f"{name}.json", value)
 
     def events(self) -> list[Event]:
-        """All events so far; a last line cut short by a crash is left out."""
-        if not self.events_file.is_file():
-            return []
+        """All events so far; a line cut short by a crash is left out."""
         events = []
-        for line in self.events_file.read_bytes().splitlines():
+        for line in self.journal.lines():
             try:
                 events.append(msgspec.json.decode(line, type=Event))
             except msgspec.MsgspecError:
                 continue
         return events
 
-    def _end_last_event(self) -> None:
-        """Ends a line that a crash has cut short, so that the next event is not lost with it."""
-        if self.events_file.is_file() and self.events_file.read_bytes()[-1:] not in (b"", b"\n"):
-            with self.events_file.open("ab") as file:
-                file.write(b"\n")
-
     def append_event(self, event: Event) -> None:
-        """Appends one event. Only for the driver, while no other process writes events."""
-        with self.events_file.open("ab") as file:
-            file.write(msgspec.json.encode(event) + b"\n")
+        """Appends one event and waits until it is written.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        journal = self.journal
+        journal.append(msgspec.json.encode(event))
+        journal.flush()
 
     def records(self, connection: duckdb.DuckDBPyConnection, checkpoint: str | None = None) -> duckdb.DuckDBPyRelation:
         """All records, or those of one checkpoint, as a DuckDB relation.
@@ -144,56 +172,48 @@ class RunDir:
             LookupError: there are no records yet.
             UserError: a part is damaged; to leave it out here would be to say that its rows were never asked.
         """
-        paths = [str(path) for path in parts_of(self.results, checkpoint)]
-        if not paths:
-            raise LookupError(f"no records yet in {self.root}")
-        for path in paths:
-            _check_part(path)
-        return connection.read_parquet(paths, union_by_name=True)
+        parts = parts_of(self.results, checkpoint)
+        if not parts:
+            raise LookupError(f"no records yet in {self.location}")
+        paths = self.results.local_copies(parts)
+        for part, path in zip(parts, paths, strict=True):
+            _check_part(path, f"{self.results.location}/{part}")
+        return connection.read_parquet([str(path) for path in paths], union_by_name=True)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the run directory for one driver.
+    def locked(self, on_lost: Callable[[str], None]) -> Iterator[Lease]:
+        """Holds the run directory for one driver during the block.
+
+        Args:
+            on_lost: is told the reason, once and in another thread, if this driver no longer holds it.
 
         Raises:
-            UserError: another process holds it, or there can be no directory.
+            UserError: another driver holds it, or there can be no directory.
         """
+        lease = Lease(self.folder, on_lost)
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            lock = (self.root / ".lock").open("a+")
+            lease.acquire()
         except OSError as error:
-            raise UserError(f"cannot be a run directory: {error.strerror}", where=str(self.root)) from error
-        with lock as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                holder = (self.root / ".lock").read_text(encoding="utf-8").strip()
-                raise UserError(f"another driver is running here ({holder})", where=str(self.root)) from error
-            file.truncate(0)
-            file.write(f"pid {os.getpid()} on {os.uname().nodename}\n")
-            file.flush()
-            yield
+            raise UserError(f"cannot be a run directory: {error.strerror or error}", where=self.location) from error
+        try:
+            yield lease
+        finally:
+            lease.release()
 
     @property
     def live(self) -> bool:
         """Whether a driver holds the run directory now."""
-        lock = self.root / ".lock"
-        if not lock.is_file():
-            return False
-        with lock.open("r+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-        return False
+        return is_live(self.folder)
 
 
-def _check_part(path: str) -> None:
+def _check_part(path: Path, where: str) -> None:
     try:
         pq.read_metadata(path)
     except (OSError, pa.ArrowInvalid) as error:
+        if not is_damage(error):
+            raise
         raise UserError(
             "this part of the results is damaged",
-            where=path,
+            where=where,
             fix="`proctor run` with the same spec puts it aside and runs its rows again",
         ) from error

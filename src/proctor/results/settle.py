@@ -6,16 +6,15 @@ file. Both are mended here, before anything is counted; what was mended is repor
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from proctor.results.parts import ids_of, is_tombstone, parts_of, write_records
+from proctor.results.parts import is_tombstone, parts_of, read_each, read_ids, write_records
+from proctor.storage.folder import Folder, Place, open_folder
 
 
 @dataclass(slots=True)
@@ -33,69 +32,69 @@ class Settled:
     set_aside: list[str] = field(default_factory=list)
 
 
-def settle(results: Path, checkpoint: str) -> Settled:
+def settle(results: Place, checkpoint: str) -> Settled:
     """Mends the parts of `checkpoint` and says which rows are done. Only to be called while no worker writes.
 
     A record that comes later in name order gives way; unreadable parts move to ``aside/`` beside the results.
+
+    Raises:
+        OSError: storage failed.
     """
-    settled, rewritten = Settled(), set[Path]()
-    for part in parts_of(results, checkpoint, tombstones=False):
+    folder, settled, rewritten = open_folder(results), Settled(), set[str]()
+    for part, found in read_each(folder, parts_of(folder, checkpoint, tombstones=False), read_ids):
         if part in rewritten:
             continue  # what is left of an earlier part has just taken this name: its rows are counted
-        try:
-            ids = ids_of(part)
-            rows = pq.read_metadata(part).num_rows
-        except (OSError, pa.ArrowInvalid):
-            _set_aside(part)
-            settled.set_aside.append(part.name)
+        if isinstance(found, Exception):
+            _set_aside(folder, part)
+            settled.set_aside.append(part)
             continue
+        ids = BitMap64(found)
         seen = ids & settled.done
-        if seen or rows != len(ids):
-            settled.duplicates += rows - len(ids - seen)
-            rewritten.update(_without(part, seen))
+        if seen or len(found) != len(ids):
+            settled.duplicates += len(found) - len(ids - seen)
+            rewritten.update(_without(folder, part, seen))
         settled.done |= ids
     return settled
 
 
-def done_ids(results: Path, checkpoint: str) -> BitMap64:
+def done_ids(results: Place, checkpoint: str) -> BitMap64:
     """Ids of `checkpoint` that have a final record now. Changes nothing; unreadable parts count for nothing."""
-    done = BitMap64()
-    for part in parts_of(results, checkpoint, tombstones=False):
-        with contextlib.suppress(OSError, pa.ArrowInvalid):
-            done |= ids_of(part)
+    folder, done = open_folder(results), BitMap64()
+    for _, found in read_each(folder, parts_of(folder, checkpoint, tombstones=False), read_ids):
+        if not isinstance(found, Exception):
+            done |= BitMap64(found)
     return done
 
 
-def lift_tombstones(results: Path, checkpoint: str) -> int:
+def lift_tombstones(results: Place, checkpoint: str) -> int:
     """Removes the tombstones of `checkpoint`, so that its unanswered rows get another chance. Returns how many."""
-    lifted = 0
-    for part in parts_of(results, checkpoint):
-        if is_tombstone(part):
-            with contextlib.suppress(OSError, pa.ArrowInvalid):  # a damaged one has nothing to say either
-                lifted += pq.read_metadata(part).num_rows
-            part.unlink()
+    folder, lifted = open_folder(results), 0
+    stones = [part for part in parts_of(folder, checkpoint) if is_tombstone(part)]
+    for part, found in read_each(folder, stones, read_ids):
+        lifted += 0 if isinstance(found, Exception) else len(found)  # a damaged one has nothing to say either
+        folder.delete(part)
     return lifted
 
 
-def _set_aside(part: Path) -> None:
-    aside = part.parent.parent / "aside"
-    aside.mkdir(exist_ok=True)
-    part.replace(aside / part.name)
+def _set_aside(results: Folder, part: str) -> None:
+    """Copied before it is removed: a crash in between leaves it twice, and never not at all."""
+    results.parent.write(f"aside/{part}", results.read(part))
+    results.delete(part)
 
 
-def _without(part: Path, seen: BitMap64) -> list[Path]:
+def _without(results: Folder, part: str, seen: BitMap64) -> list[str]:
     """Rewrites `part` without the rows in `seen` and with each remaining key once; gives the part that holds the rest.
 
     The smaller part is written before the old one goes: a crash in between leaves duplicates, which the next call
     takes out, and never a gap.
     """
-    records = pq.read_table(part)
+    records = pq.read_table(results.open(part))
     keep, taken = np.zeros(records.num_rows, dtype=bool), set(seen)
     for position, row_id in enumerate(records["row_id"].to_pylist()):
         keep[position] = row_id not in taken
         taken.add(row_id)
     rest = records.filter(pa.array(keep))
-    written = write_records(part.parent, rest) if rest.num_rows else []
+    written = write_records(results, rest) if rest.num_rows else []
     if part not in written:
-        part.unlink()
+        results.delete(part)
     return written

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -12,13 +11,18 @@ from pyroaring import BitMap64
 from proctor.results.attempts import LastError, last_errors
 from proctor.results.parts import write_tombstone_part
 from proctor.rows import ErrorKind
+from proctor.storage.folder import Place, open_folder
 
 _ROWS_A_PART = 100_000
 
 
-def write_tombstones(run_root: Path, checkpoint: str, missing: BitMap64, schema: pa.Schema, sweep: int) -> None:
-    """Writes one record for each id in `missing`: its last error if it was ever tried, else ``lost``."""
-    errors = last_errors(run_root / "attempts", checkpoint)
+def write_tombstones(run: Place, checkpoint: str, missing: BitMap64, schema: pa.Schema, sweep: int) -> None:
+    """Writes one record into the run directory `run` for each id in `missing`.
+
+    It tells the row's last error if it was ever tried, else ``lost``.
+    """
+    folder = open_folder(run)
+    errors = last_errors(folder.below("attempts"), checkpoint)
     now = datetime.now(UTC)
     unseen = LastError(ErrorKind.LOST.value, "no worker returned this row")
     remaining = iter(missing)
@@ -37,4 +41,4 @@ def write_tombstones(run_root: Path, checkpoint: str, missing: BitMap64, schema:
                     "finished_at": now,
                 }
             )
-        write_tombstone_part(run_root / "results", checkpoint, pa.Table.from_pylist(rows, schema=schema))
+        write_tombstone_part(folder.below("results"), checkpoint, pa.Table.from_pylist(rows, schema=schema))

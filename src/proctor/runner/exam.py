@@ -19,6 +19,7 @@ from proctor.sources.registry import make_source
 from proctor.sources.samples import check_columns
 from proctor.spec import Checkpoint, PythonTaskSpec, RunSpec, anchored
 from proctor.spec.engine import LocalEngineBase
+from proctor.storage.connect import StorageOptions
 from proctor.supervise import Settings, preflight
 from proctor.tasks import Task
 from proctor.tasks.prompting import template_fields
@@ -43,14 +44,15 @@ class Exam:
             UserError: the source, its columns or the task do not fit together.
         """
         spec = anchored(spec, Path.cwd())  # workers have working directories of their own
-        source = make_source(spec.source)
+        storage = StorageOptions(**spec.storage.model_dump())
+        source = make_source(spec.source, storage)
         check_columns(source.columns(), spec.source.columns)
         _check_template(spec, source)
         task = make_task(spec.task, spec.source.columns)
         expected = source.expected()
         if not expected:
             raise UserError("no rows: nothing to evaluate", where=spec.source.path)
-        return cls(spec, RunDir(Path(spec.run_dir)), source, task, expected)
+        return cls(spec, RunDir(spec.run_dir, storage), source, task, expected)
 
     @property
     def record_schema(self) -> pa.Schema:
@@ -63,7 +65,7 @@ class Exam:
 
     def engine_config(self, checkpoint: Checkpoint) -> EngineConfig:
         """The configuration of the engine that evaluates `checkpoint`."""
-        return engine_config(self.spec.engine, checkpoint, str(self.run.root / "faults"))
+        return engine_config(self.spec.engine, checkpoint, str(self.run.folder.workspace("faults")))
 
     def engine_setup(self, checkpoint: str) -> EngineSetup:
         """What an engine actor needs to evaluate `checkpoint`."""
@@ -76,11 +78,12 @@ class Exam:
                 load_seconds=limits.load_seconds,
                 init_attempts=limits.init_attempts,
                 window=2 * spec.engine.batch_size,
-                stalls_dir=self.run.stalls,
+                stalls_dir=self.run.folder.workspace("stalls"),
                 python=python,
                 env=env,
             ),
             sampling=Sampling(**{**spec.sampling.model_dump(), "stop": tuple(spec.sampling.stop)}),
+            run=self.run.folder,
         )
 
     def check_engines(self) -> None:

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,22 +17,26 @@ from proctor.runner.blocks import TALLY
 from proctor.runner.hub import HubClient
 from proctor.runner.metrics import count_rows, count_tokens
 from proctor.runner.patience import patience
+from proctor.storage.folder import Place, open_folder
 from proctor.tasks import Task
 from proctor.tasks.marking import mark
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where a block's records go and what every record of it says.
+    """Where a block's records go, and what it takes to make them.
 
     Attributes:
+        row_seconds: longest time over one row.
+        run: the run directory.
         alone: given when blocks are one row, which is then traced and answers for all that goes wrong.
     """
 
-    run_root: str
+    run: Place
     checkpoint: str
     sweep: int
     task: Task
+    row_seconds: float
     alone: HubClient | None = None
 
 
@@ -60,15 +63,15 @@ def _write(records: list[dict[str, Any]], desk: Desk) -> pa.Table:
     schema = record_schema(desk.task.columns)
     final = [r for r in records if not _retryable(r)]
     again = [r for r in records if _retryable(r)]
-    root = Path(desk.run_root)
+    run = open_folder(desk.run)
     history = again + [{**r, "answer": r["unmarked"]} for r in final if "unmarked" in r]
     try:
         if history:
-            write_attempts(root / "attempts", pa.Table.from_pylist(history, schema=schema))
+            write_attempts(run.below("attempts"), pa.Table.from_pylist(history, schema=schema))
         if final:
-            write_records(root / "results", pa.Table.from_pylist(final, schema=schema))
+            write_records(run.below("results"), pa.Table.from_pylist(final, schema=schema))
     except OSError as error:
-        return _tally([], [], trouble=f"cannot write to {desk.run_root}: {error.strerror or error}")
+        return _tally([], [], trouble=f"cannot write to {run.location}: {error.strerror or error}")
     _count(desk.checkpoint, records)
     return _tally(final, again)
 
@@ -77,7 +80,7 @@ def _record(row: dict[str, Any], desk: Desk) -> dict[str, Any]:
     record = _base(row, desk)
     if row["error_kind"] is None:
         target = None if row["target"] is None else json.loads(row["target"])
-        with patience():
+        with patience(desk.row_seconds):
             marks = mark(desk.task, row["answer"], target)
         record |= {**marks.scores, "parse_error": marks.parse_error}
         if marks.failure is not None:

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +16,7 @@ import ray
 from proctor.rows import Event
 from proctor.runner.metrics import count_event
 from proctor.runner.trail import Trail
+from proctor.storage.folder import Folder
 
 ANSWER_SECONDS = 5.0
 """Longest wait for the hub: a run must not hang because it cannot tell of itself."""
@@ -38,10 +38,10 @@ class HubView(NamedTuple):
 
 
 class _Hub:
-    """Appends events to the run's file and counts them by kind."""
+    """Keeps the run's journal of events and counts them by kind."""
 
-    def __init__(self, events_file: str) -> None:
-        self._path = Path(events_file)
+    def __init__(self, run: Folder) -> None:
+        self._journal = run.hasty(ANSWER_SECONDS).journal("events")
         self._counts: Counter[str] = Counter()
         self._broken: dict[str, str] = {}
         self._pulses: dict[str, tuple[float, int]] = {}
@@ -58,8 +58,10 @@ class _Hub:
             self._broken.pop(event.engine, None)
         if event.kind == "engine.closed":
             self._forget(event.engine)
-        with self._path.open("ab") as file:
-            file.write(line + b"\n")
+        self._journal.append(line)
+
+    def flush(self) -> None:
+        self._journal.flush()
 
     def pulse(self, engine: str, rows: int) -> None:
         if engine not in self._past:
@@ -95,12 +97,12 @@ class HubClient:
         self._actor = actor
 
     @classmethod
-    def start(cls, events_file: Path) -> HubClient:
+    def start(cls, run: Folder) -> HubClient:
         """Starts the hub on the driver's node."""
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        actor = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=strategy)(_Hub).remote(str(events_file))
+        actor = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=strategy)(_Hub).remote(run)
         return cls(actor)
 
     def emit(self, event: Event) -> None:
@@ -138,6 +140,10 @@ class HubClient:
             if events.get("engine.closed", 0) >= events.get("engine.started", 0):
                 return
             time.sleep(0.1)
+
+    def flush(self) -> None:
+        """Has every event so far written, if that is possible now."""
+        self._ask("flush")
 
     def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
         with contextlib.suppress(ray.exceptions.RayError):

@@ -8,17 +8,18 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from proctor.engines import EngineConfig
-from proctor.rows import ErrorKind, Failure, Prompt, Request, Response, Sampling
+from proctor.rows import ErrorKind, Event, Failure, Prompt, Request, Response, Sampling
 from proctor.runner.blocks import INFERRED, table_of
+from proctor.runner.evidence import Evidence
 from proctor.runner.hub import HubClient
+from proctor.storage.folder import Folder
 from proctor.supervise import Settings, Supervisor
 
 PULSE_SECONDS = 2.0
@@ -29,11 +30,12 @@ _CARRIED = [
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """What an actor needs to start its engine."""
+    """What an actor needs to start its engine, and the run directory that its logs belong to."""
 
     config: EngineConfig
     settings: Settings
     sampling: Sampling
+    run: Folder
 
 
 class Infer:
@@ -45,7 +47,14 @@ class Infer:
     def __init__(self, setup: EngineSetup, hub: HubClient) -> None:
         self._sampling = setup.sampling
         self.name = f"{platform.node()}:{os.getpid()}"
-        self._supervisor = Supervisor(setup.config, setup.settings, name=self.name, on_event=hub.emit)
+        evidence = Evidence(setup.run)
+        settings = replace(setup.settings, stalls_dir=evidence.directory)
+
+        def tell(event: Event) -> None:
+            evidence.heed(event)
+            hub.emit(event)
+
+        self._supervisor = Supervisor(setup.config, settings, name=self.name, on_event=tell)
         self._supervisor.start()
         self._heart = Heart(self.name, hub)
 
@@ -131,8 +140,3 @@ def _outcome(response: Response) -> dict[str, Any]:
         "token_ids": list(response.token_ids),
         "logprobs": None if response.logprobs is None else list(response.logprobs),
     }
-
-
-def stalls_dir(run_root: str) -> Path:
-    """Where engines leave stack dumps and logs."""
-    return Path(run_root) / "stalls"

@@ -48,9 +48,9 @@ def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> Ru
     """
     exam = Exam.of(spec)
     check(exam, fresh=fresh)
-    with exam.run.locked():
+    tracker = Tracker(exam, observer)
+    with exam.run.locked(tracker.lose):
         begin(exam, fresh=fresh)
-        tracker = Tracker(exam, observer)
         interrupted = False
         try:
             with interruptible():
@@ -67,11 +67,14 @@ def evaluate(exam: Exam, tracker: Tracker) -> None:
     open_rows = {name: exam.expected - _done(exam, name, tracker) for name in tracker.checkpoints}
     if not any(open_rows.values()):
         return
-    with cluster(exam.spec), tracker.watching(HubClient.start(exam.run.events_file)) as hub:
-        for name, todo in open_rows.items():
-            if todo:
-                answer_all(exam, name, todo, tracker, hub)
-        hub.await_ends()
+    with cluster(exam.spec), tracker.watching(HubClient.start(exam.run.folder)) as hub:
+        try:
+            for name, todo in open_rows.items():
+                if todo:
+                    answer_all(exam, name, todo, tracker, hub)
+            hub.await_ends()
+        finally:
+            hub.flush()
 
 
 def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hub: HubClient) -> None:
@@ -82,6 +85,7 @@ def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hu
         sweep = course.sweep
         hub.emit(Event("sweep.started", count=len(todo), message=f"{checkpoint}: sweep {sweep.number}"))
         swept = sweep_once(exam, sweep, todo, tracker, hub)
+        tracker.check_held()
         convict(exam, sweep, todo, hub, ended=not (swept.failed or swept.halted))
         left = exam.expected - _done(exam, checkpoint, tracker)
         hub.emit(Event("sweep.ended", count=len(left), message=f"{checkpoint}: {len(left)} rows left"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from functools import partial
-from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -15,6 +15,8 @@ from proctor.rows import Event, told
 from proctor.runner.exam import Exam
 from proctor.runner.progress import Progress, Tracker, status_json
 from proctor.tasks import Summary
+
+_HASTY_SECONDS = 5.0
 
 
 class ExitCode(IntEnum):
@@ -36,7 +38,8 @@ class RunOutcome:
             130 interrupted.
         summaries: what each checkpoint scored; one whose summary failed is not there.
         reasons: why sweeps ended early or there are no metrics, by checkpoint.
-        report: the report, None when it was not (or could not be) written.
+        held: whether this driver held the run directory to the end; if not, it has left everything there as it is.
+        report: path or URL of the report, None when it was not (or could not be) written.
     """
 
     run: RunDir
@@ -45,16 +48,18 @@ class RunOutcome:
     summaries: dict[str, Summary]
     progress: Progress
     reasons: dict[str, str]
-    report: Path | None = None
+    held: bool = True
+    report: str | None = None
 
 
 def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
     """Reconciles every checkpoint from the files, adds up the metrics, and writes both down.
 
-    A disk that takes no more costs what could not be written, and the exit code says so.
+    A disk that takes no more costs what could not be written, and the exit code says so. A driver that has lost the run
+    directory to another writes nothing.
     """
-    run = exam.run
-    written = [_close_rows(exam, name, tracker) for name in tracker.checkpoints]
+    run, closing = exam.run, _Closing(exam, tracker)
+    written = [closing.tombstones(name) for name in tracker.checkpoints]
     account = Reconciliation(
         [reconcile(run.results, name, exam.expected, tracker.repaired[name]) for name in tracker.checkpoints]
     )
@@ -68,30 +73,46 @@ def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
         "versions": {**(run.read("versions") or {}), **engine_versions(run)},
         "status": status_json(tracker.snapshot, code.name.lower()),
     }
-    for name, document in documents.items():
-        written.append(_attempt(tracker, f"{name}.json", partial(run.write, name, document)))
+    written += [closing.document(name, document) for name, document in documents.items()]
     if account.complete and not all(written):
         code = ExitCode.MISTAKE
-    return RunOutcome(run, code, account, summaries, tracker.snapshot, dict(tracker.reasons))
+    held = tracker.lost is None
+    return RunOutcome(run, code, account, summaries, tracker.snapshot, dict(tracker.reasons), held)
 
 
-def _close_rows(exam: Exam, checkpoint: str, tracker: Tracker) -> bool:
-    """Gives every row that is still unanswered a tombstone. Returns whether that could be written."""
-    tracker.settled(checkpoint, settled := settle(exam.run.results, checkpoint))
-    missing = exam.expected - settled.done
-    write = partial(
-        write_tombstones, exam.run.root, checkpoint, missing, exam.record_schema, tracker.sweeps[checkpoint]
-    )
-    return not missing or _attempt(tracker, f"tombstones of {checkpoint}", write)
+class _Closing:
+    """The last writing into a run directory. Once that has failed, the rest is tried without patience."""
 
+    def __init__(self, exam: Exam, tracker: Tracker) -> None:
+        self._exam, self._tracker, self._run = exam, tracker, exam.run
 
-def _attempt(tracker: Tracker, what: str, write: Callable[[], None]) -> bool:
-    try:
-        write()
-    except OSError as error:
-        tracker.reasons.setdefault("run", f"{what} not written: {error}")
-        return False
-    return True
+    def tombstones(self, checkpoint: str) -> bool:
+        """Gives every row that is still unanswered a tombstone. Returns whether that could be written."""
+        if self._tracker.lost is not None:
+            return False
+        settled = settle(self._run.results, checkpoint)
+        self._tracker.settled(checkpoint, settled)
+        missing = self._exam.expected - settled.done
+        schema, sweep = self._exam.record_schema, self._tracker.sweeps[checkpoint]
+        return not missing or self._attempt(
+            f"tombstones of {checkpoint}",
+            lambda run: write_tombstones(run.folder, checkpoint, missing, schema, sweep),
+        )
+
+    def document(self, name: str, value: dict[str, Any]) -> bool:
+        """Writes a JSON file of the run. Returns whether that could be done."""
+        return self._attempt(f"{name}.json", lambda run: run.write(name, value))
+
+    def _attempt(self, what: str, write: Callable[[RunDir], None]) -> bool:
+        if self._tracker.lost is not None:
+            return False
+        try:
+            write(self._run)
+        except OSError as error:
+            self._tracker.reasons.setdefault("run", f"{what} not written: {error}")
+            self._run = self._exam.run.hasty(_HASTY_SECONDS)
+            return False
+        return True
 
 
 def _summaries(exam: Exam, tracker: Tracker) -> Iterator[tuple[str, Summary]]:
@@ -101,7 +122,8 @@ def _summaries(exam: Exam, tracker: Tracker) -> Iterator[tuple[str, Summary]]:
             yield name, summarise(exam, name)
         except (Exception, SystemExit) as error:
             tracker.reasons[name] = f"no metrics, the task's summary failed: {told(error)}"
-            exam.run.append_event(Event("summary.failed", message=f"{name}: {told(error)}"))
+            with contextlib.suppress(OSError):
+                exam.run.append_event(Event("summary.failed", message=f"{name}: {told(error)}"))
 
 
 def engine_versions(run: RunDir) -> dict[str, str]:

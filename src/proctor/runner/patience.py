@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn, TypeVar
 
-ROW_SECONDS = 60.0
-"""Far more than preparing or marking a row takes; the first row may still import a library."""
 READ_SECONDS = 600.0
 """Far more than reading a block takes; remote reads have limits of their own."""
 _WATCHDOG = 5.0
@@ -23,19 +21,15 @@ T = TypeVar("T")
 
 
 @contextmanager
-def patience(seconds: float | None = None) -> Iterator[None]:
+def patience(seconds: float) -> Iterator[None]:
     """Raises `TimeoutError` inside the block when it takes longer than `seconds`, and again if that is swallowed.
 
     It reaches Python code and regular expressions, not other C code: after five times the time the process is ended
     (see `deadline`). Signals need the main thread, which is where Ray runs tasks; elsewhere there is only the deadline.
-
-    Args:
-        seconds: the limit; by default `ROW_SECONDS`.
     """
-    limit = ROW_SECONDS if seconds is None else seconds
-    with deadline(_WATCHDOG * limit):
+    with deadline(_WATCHDOG * seconds):
         if threading.current_thread() is threading.main_thread():
-            with _alarm(limit):
+            with _alarm(seconds):
                 yield
         else:
             yield
@@ -54,12 +48,11 @@ def deadline(seconds: float) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def timely(items: Iterable[T], seconds: float | None = None) -> Iterator[T]:
-    """The items, each under a `deadline` (by default `READ_SECONDS`); whoever takes them may take their time."""
-    limit = READ_SECONDS if seconds is None else seconds
+def timely(items: Iterable[T], seconds: float = READ_SECONDS) -> Iterator[T]:
+    """The items, each under a `deadline`; whoever takes them may take their time."""
     iterator = iter(items)
     while True:
-        with deadline(limit):
+        with deadline(seconds):
             try:
                 item = next(iterator)
             except StopIteration:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,44 +18,55 @@ from proctor.spec import ColumnsSpec
 from proctor.tasks import Task
 
 
-def prepare(block: pa.Table, *, task: Task, columns: ColumnsSpec, alone: HubClient | None = None) -> pa.Table:
-    """Prepares a block of source rows (see `proctor.sources.base`) for the engine.
+@dataclass(frozen=True, slots=True)
+class PrepareSetup:
+    """What it takes to prepare rows.
 
-    Args:
-        alone: given when the block is one row, which is then traced and answers for all that goes wrong.
+    Attributes:
+        row_seconds: longest time over one row.
+        alone: given when blocks are one row, which is then traced and answers for all that goes wrong.
     """
-    if alone is None:
-        return _prepare(block, task, columns)
+
+    task: Task
+    columns: ColumnsSpec
+    row_seconds: float
+    alone: HubClient | None = None
+
+
+def prepare(block: pa.Table, *, setup: PrepareSetup) -> pa.Table:
+    """Prepares a block of source rows (see `proctor.sources.base`) for the engine."""
+    if setup.alone is None:
+        return _prepare(block, setup)
     row_id = block["row_id"][0].as_py()
-    with alone.inside(row_id, "prepare"):
+    with setup.alone.inside(row_id, "prepare"):
         try:
-            return _prepare(block, task, columns)
+            return _prepare(block, setup)
         except Exception as error:
             return table_of([_failed(row_id, Failure(ErrorKind.PREPARE_FAILED, told(error)))], PREPARED, 1)
 
 
-def _prepare(block: pa.Table, task: Task, columns: ColumnsSpec) -> pa.Table:
+def _prepare(block: pa.Table, setup: PrepareSetup) -> pa.Table:
     notices = block["notice"].to_pylist()
     rows = []
-    for notice, sample in zip(notices, to_samples(block, columns), strict=True):
-        row = _prepared(sample, task) if isinstance(sample, Sample) else _failed(sample.row_id, sample.failure)
+    for notice, sample in zip(notices, to_samples(block, setup.columns), strict=True):
+        row = _prepared(sample, setup) if isinstance(sample, Sample) else _failed(sample.row_id, sample.failure)
         rows.append({**row, "sample_id": sample.sample_id, "notice": notice})
     return table_of(rows, PREPARED, block.num_rows)
 
 
-def _prepared(sample: Sample, task: Task) -> dict[str, Any]:
+def _prepared(sample: Sample, setup: PrepareSetup) -> dict[str, Any]:
     row: dict[str, Any] = {
         "row_id": sample.row_id,
         "n_images": len(sample.images),
         "images": list(sample.images),
     }
     try:
-        with patience():
+        with patience(setup.row_seconds):
             failure = _undecodable(sample)
             if failure is not None:
                 return {**row, **_failed(sample.row_id, failure)}
-            row["target"] = _json(task.target(sample))
-            row["prompt"] = _prompt(task.prompt(sample))
+            row["target"] = _json(setup.task.target(sample))
+            row["prompt"] = _prompt(setup.task.prompt(sample))
     except (Exception, SystemExit) as error:  # a user's task may raise anything; it costs this row only
         failure = Failure(ErrorKind.PREPARE_FAILED, told(error))
         return {**row, **_failed(sample.row_id, failure)}

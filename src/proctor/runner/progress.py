@@ -13,10 +13,11 @@ from typing import Any
 
 from proctor.results import Settled
 from proctor.rows import Event
-from proctor.runner.course import Sweep
+from proctor.runner.course import Sweep, Swept
 from proctor.runner.exam import Exam
 from proctor.runner.hub import HubClient, HubView
-from proctor.runner.watch import Sight, WatchedSweep, judge
+from proctor.runner.watch import Sight, Verdict, WatchedSweep, judge
+from proctor.storage.base import StorageError
 
 _TICK = 0.5
 """Seconds between two looks."""
@@ -87,6 +88,7 @@ class Tracker:
         names = [checkpoint.name for checkpoint in exam.spec.engine.checkpoints]
         self._now = Progress({name: CheckpointProgress(total) for name in names})
         self._watched: WatchedSweep | None = None
+        self.lost: str | None = None
         self._mute = False  # it was told already that progress cannot be told
         self._opened: set[str] = set()
         self._next_status = 0.0
@@ -104,6 +106,21 @@ class Tracker:
         """How the run goes now."""
         with self._lock:
             return self._now
+
+    def lose(self, reason: str) -> None:
+        """Ends the sweep that is under way: this driver no longer holds the run directory and must not write there."""
+        self.lost = reason
+        if self._watched is not None:
+            self._watched.end(Verdict(reason, Swept(halted=True)))
+
+    def check_held(self) -> None:
+        """Goes on only while this driver holds the run directory.
+
+        Raises:
+            StorageError: it does not.
+        """
+        if self.lost is not None:
+            raise StorageError(self.lost)
 
     def settled(self, checkpoint: str, settled: Settled) -> None:
         """Takes over what the files say; they have the last word."""
@@ -145,6 +162,7 @@ class Tracker:
         try:
             with watched:
                 self._watched = watched
+                self.check_held()
                 yield
         finally:
             self._watched = None
@@ -189,9 +207,9 @@ class Tracker:
             self._mute = True
 
     def _tell(self) -> None:
-        if time.monotonic() >= self._next_status:
+        if self.lost is None and time.monotonic() >= self._next_status:
             self._next_status = time.monotonic() + _STATUS_SECONDS
-            self._exam.run.write("status", status_json(self._now, "running"))
+            self._exam.run.hasty(_STATUS_SECONDS).write("status", status_json(self._now, "running"))
         self._observer(self._now)
 
     def _watch(self, view: HubView) -> None:

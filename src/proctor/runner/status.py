@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from proctor.results import RunDir
-from proctor.results.parts import checkpoint_of, is_tombstone, parts_of
+from proctor.results.parts import checkpoint_of, parts_of, read_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +42,11 @@ def read_status(run: RunDir) -> RunStatus:
     spec = run.spec()
     names = [checkpoint.name for checkpoint in spec.engine.checkpoints] if spec else []
     done, errors = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    for part in parts_of(run.results):
-        if not is_tombstone(part):
+    for part, footer in read_each(run.results, parts_of(run.results, tombstones=False), pq.read_metadata):
+        if not isinstance(footer, Exception):  # a damaged part runs again when the run is resumed
             name = checkpoint_of(part)
-            with contextlib.suppress(OSError, pa.ArrowInvalid):  # a damaged part runs again when the run is resumed
-                footer = pq.read_metadata(part)
-                done[name] = done.get(name, 0) + footer.num_rows
-                errors[name] = errors.get(name, 0) + _set_values(footer, "error_kind")
+            done[name] = done.get(name, 0) + footer.num_rows
+            errors[name] = errors.get(name, 0) + _set_values(footer, "error_kind")
     state = last.get("state", "starting")
     if run.live:
         state = "running"

@@ -21,7 +21,7 @@ from proctor.runner.finish import Desk, finish
 from proctor.runner.hub import HubClient
 from proctor.runner.infer import Infer
 from proctor.runner.patience import timely
-from proctor.runner.prepare import prepare
+from proctor.runner.prepare import PrepareSetup, prepare
 from proctor.sources.base import BLOCK_FIELDS, ReadGroup, Source
 
 _MB = 1_000_000
@@ -103,7 +103,7 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
     """The stages; nothing runs before the data set is iterated."""
     spec = exam.spec
     task_options = {"num_cpus": _prepare_cpus(exam), "max_retries": _TASK_RETRIES}
-    alone = hub if sweep.alone else None
+    alone, row_seconds = (hub if sweep.alone else None), spec.limits.row_seconds
     rows = ray.data.read_datasource(
         RowsDatasource(exam.source, groups, alone), override_num_blocks=len(groups), ray_remote_args=task_options
     )
@@ -112,7 +112,7 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
             prepare,
             batch_size=None,
             batch_format="pyarrow",
-            fn_kwargs={"task": exam.task, "columns": spec.source.columns, "alone": alone},
+            fn_kwargs={"setup": PrepareSetup(exam.task, spec.source.columns, row_seconds, alone)},
             **task_options,
         )
         .map_batches(
@@ -129,7 +129,7 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
             finish,
             batch_size=None,
             batch_format="pyarrow",
-            fn_kwargs={"desk": Desk(str(exam.run.root), sweep.checkpoint, sweep.number, exam.task, alone)},
+            fn_kwargs={"desk": Desk(exam.run.folder, sweep.checkpoint, sweep.number, exam.task, row_seconds, alone)},
             **task_options,
         )
     )

@@ -14,7 +14,7 @@ from proctor.spec.engine import (
     VllmEngineSpec,
 )
 from proctor.spec.load import anchored, build_spec, load_spec
-from proctor.spec.run import LimitsSpec, RaySpec, RunSpec, SamplingSpec, StreamSpec
+from proctor.spec.run import LimitsSpec, RaySpec, RunSpec, SamplingSpec, StorageSpec, StreamSpec
 from proctor.spec.source import ColumnsSpec, JsonlSourceSpec, MdsSourceSpec, ParquetSourceSpec, SourceSpec
 from proctor.spec.store import dump_spec, masked
 from proctor.spec.task import (
@@ -47,6 +47,7 @@ __all__ = [
     "SamplingSpec",
     "ScriptedEngineSpec",
     "SourceSpec",
+    "StorageSpec",
     "StreamSpec",
     "TaskSpec",
     "TransformersEngineSpec",

@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 
 from proctor.spec.run import RunSpec
 
-FREE_KEYS = ("limits", "stream", "ray", "run_dir", "engine.replicas", "engine.cpus_per_replica", "engine.faults")
+FREE_KEYS = (
+    "limits",
+    "stream",
+    "ray",
+    "storage",
+    "run_dir",
+    "engine.replicas",
+    "engine.cpus_per_replica",
+    "engine.faults",
+)
 """Keys that may change between a run and its resume: none of them changes what is asked or answered."""
 
 

@@ -38,6 +38,8 @@ class LimitsSpec(SpecModel):
     """Longest time that loading a model may take."""
     init_attempts: int = Field(default=3, ge=1, le=MOST)
     """Starts of an engine that may fail one after another before its breaker opens."""
+    row_seconds: float = Field(default=60.0, gt=0, le=LONGEST)
+    """Longest time that the task may take to make a prompt, or to mark an answer, before it costs the row."""
     sweeps: int = Field(default=3, ge=1, le=MOST)
     """Passes over the rows that are still unanswered."""
     max_error_rate: float = Field(default=0.01, ge=0, le=1)
@@ -73,11 +75,33 @@ class RaySpec(SpecModel):
     """Object store of a Ray of the run's own. Default: Ray's."""
 
 
+WRITABLE = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file")
+"""Schemes of URLs that a run directory may have."""
+
+
+class StorageSpec(SpecModel):
+    """How object storage is reached. Credentials are not set here: they come from the environment or the machine."""
+
+    endpoint: str | None = Field(default=None, pattern=r"^https?://[^@]+$")
+    """Address of an S3-compatible server (``http://host:9000``). Default: the provider's own."""
+    region: str | None = None
+    """Region of the bucket. Default: what the environment says."""
+    anonymous: bool = False
+    """Send no credentials, for public buckets."""
+    attempts: int = Field(default=10, ge=1, le=MOST)
+    """How often a request is sent that ends in a 5xx, a cut connection or a timeout."""
+    read_seconds: float = Field(default=30.0, gt=0, le=LONGEST)
+    """Longest silence of the server within a request."""
+    retry_seconds: float = Field(default=120.0, gt=0, le=LONGEST)
+    """Time after which a request is not sent again."""
+
+
 class RunSpec(SpecModel):
     """One evaluation run."""
 
     run_dir: PathText
-    """Directory for everything the run knows. Running the same spec again resumes there."""
+    """Directory for everything the run knows, also ``s3://``, ``gs://`` or ``az://``. Running the same spec again
+    resumes there."""
     source: SourceSpec
     """Where rows come from."""
     engine: EngineSpec
@@ -92,12 +116,16 @@ class RunSpec(SpecModel):
     """How rows flow."""
     ray: RaySpec = RaySpec()
     """Which Ray to use."""
+    storage: StorageSpec = StorageSpec()
+    """How URLs of object storage are reached."""
 
     @field_validator("run_dir")
     @classmethod
-    def _is_local(cls, value: str) -> str:
-        if "://" in value:
-            raise ValueError("a run directory is a local (or mounted) directory")
+    def _can_be_written_to(cls, value: str) -> str:
+        scheme, found, _ = value.partition("://")
+        if found and scheme not in WRITABLE:
+            known = ", ".join(f"{name}://" for name in WRITABLE)
+            raise ValueError(f"a run directory is a local directory or one of {known}")
         return value
 
     @model_validator(mode="after")

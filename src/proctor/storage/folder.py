@@ -11,7 +11,7 @@ from proctor.storage.connect import DEFAULT_OPTIONS, StorageOptions, is_url, obj
 from proctor.storage.local import LocalFolder
 from proctor.storage.objects import ObjectFolder
 
-Place = str | os.PathLike[str] | LocalFolder | ObjectFolder
+Place = str | os.PathLike[str] | Folder
 """What can be opened as a folder."""
 
 __all__ = [
@@ -34,7 +34,7 @@ def open_folder(place: Place, options: StorageOptions = DEFAULT_OPTIONS) -> Fold
     Raises:
         UserError: no storage is known by that URL.
     """
-    if isinstance(place, LocalFolder | ObjectFolder):
+    if not isinstance(place, str | os.PathLike):
         return place
     text = os.fspath(place)
     if not is_url(text):

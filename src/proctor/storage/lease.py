@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -101,6 +101,7 @@ class Lease:
         self.before: Holder | None = None
         self._version = Version(None)
         self._renewed = 0.0
+        self._claim = ExitStack()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="proctor-lease", daemon=True)
 
@@ -109,18 +110,13 @@ class Lease:
         """Holds the lease during the block.
 
         Raises:
-            UserError: as `acquire`.
+            As `acquire`.
         """
+        self.acquire()
         try:
-            with self._folder.claimed():
-                self.acquire()
-                try:
-                    yield
-                finally:
-                    self.release()
-        except Busy as error:
-            found = read_lease(self._folder)
-            raise _refusal(self._place, found) from error
+            yield
+        finally:
+            self.release()
 
     def acquire(self) -> None:
         """Takes the lease, if need be from a holder that is dead: at once when this machine can see that, else when it
@@ -130,20 +126,27 @@ class Lease:
             UserError: another driver holds it and is alive, or the storage cannot keep a lease.
             OSError: storage failed.
         """
-        watch = _Watch()
-        while not self._take(watch):
-            time.sleep(self._soon)
-        self._check_conditions()
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._folder.claimed())
+            except Busy as error:
+                raise _refusal(self._place, read_lease(self._folder)) from error
+            watch = _Watch()
+            while not self._take(watch):
+                time.sleep(self._soon)
+            self._check_conditions()
+            self._claim = stack.pop_all()
         self._thread.start()
 
     def release(self) -> None:
         """Stops renewing and says so in the document, unless the lease was lost."""
         self._stop.set()
         self._thread.join(self._ttl)
-        for _ in range(_BEATS):  # in vain: nobody renews it any more, and the next driver waits for the ttl
-            with contextlib.suppress(OSError):
-                self._renew(self._hasty, released=True)
-                return
+        with self._claim:
+            for _ in range(_BEATS):  # in vain: nobody renews it any more, and the next driver waits for the ttl
+                with contextlib.suppress(OSError):
+                    self._renew(self._hasty, released=True)
+                    return
 
     def _take(self, watch: _Watch) -> bool:
         """One look; True if the lease is ours now.

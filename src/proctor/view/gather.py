@@ -78,7 +78,7 @@ def gather(run: RunDir) -> RunView:
     """
     spec = run.spec()
     if spec is None:
-        raise UserError("no run here (no spec.yaml)", where=str(run.root))
+        raise UserError("no run here (no spec.yaml)", where=run.location)
     account = run.read("reconciliation")
     ledgers = Reconciliation.from_json(account).ledgers if account else []
     exit_code = account.get("exit_code") if account else None
@@ -90,7 +90,7 @@ def gather(run: RunDir) -> RunView:
     with open_records(run) as records:
         samples, note = sample_views(spec, checkpoints, records)
         return RunView(
-            name="/".join(run.root.resolve().parts[-2:]),
+            name="/".join(run.location.rstrip("/").split("/")[-2:]),
             verdict=verdict(ledgers, exit_code, spec.limits.max_error_rate),
             facts=_facts(spec, ledgers, events),
             checkpoints=checkpoints,
@@ -167,5 +167,4 @@ def _facts(spec: RunSpec, ledgers: list[Ledger], events: list[Event]) -> list[tu
 
 
 def _yaml(spec: RunSpec, run: RunDir) -> str:
-    stored = run.root / "spec.yaml"
-    return stored.read_text(encoding="utf-8") if stored.is_file() else yaml.safe_dump(spec.model_dump(mode="json"))
+    return run.spec_text() or yaml.safe_dump(spec.model_dump(mode="json"))

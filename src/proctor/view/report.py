@@ -17,17 +17,18 @@ from proctor.results.files import write_text
 from proctor.view import formats
 from proctor.view.gather import RunView, gather
 
+_NAME = "report.html"
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def write_report(run: RunDir) -> Path:
-    """Writes ``report.html`` into the run directory, whole or not at all, and returns its path.
+def write_report(run: RunDir) -> str:
+    """Writes ``report.html`` into the run directory, whole or not at all, and returns its path or URL.
 
     Raises:
         UserError: there is no run, or its spec is not understood.
     """
-    write_text(run.report_file, render(gather(run)))
-    return run.report_file
+    write_text(run.folder, _NAME, render(gather(run)))
+    return f"{run.location}/{_NAME}"
 
 
 def render(view: RunView) -> str:
