@@ -94,6 +94,13 @@ def check_dump(text: str, kind: str) -> None:
         assert "[Has the GIL]" in native
 
 
+def test_a_dump_that_cannot_be_written_costs_nothing_but_itself(supervise: Start, tmp_path: Path) -> None:
+    (tmp_path / "stalls" / "engine-1.txt").mkdir(parents=True)
+    one = supervise(scripted(tmp_path, Fault("stall", rows=(5,), times=1)), stall_seconds=0.7)
+    check_answers(one.answers(range(12)), range(12), {})
+    assert "(the dump is not whole: Is a directory)" in one.event("engine.stalled").message
+
+
 @pytest.mark.parametrize("kind", [*DEATHS, *STALLS])
 def test_a_fault_that_does_not_come_back_blames_nobody(supervise: Start, tmp_path: Path, kind: Any) -> None:
     one = supervise(scripted(tmp_path, Fault(kind, rows=(5,), times=1)), stall_seconds=0.7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -23,7 +24,7 @@ class ChildLog:
 
     def begin(self, title: str) -> None:
         """A new process starts: `last_lines` knows nothing of what was printed before."""
-        os.write(self.descriptor, f"=== {title} ===\n".encode())
+        self._write(f"=== {title} ===\n".encode())
         self._start = os.fstat(self.descriptor).st_size
 
     def trim(self) -> None:
@@ -32,8 +33,12 @@ class ChildLog:
         if size > MAX_BYTES:
             kept = os.pread(self.descriptor, KEPT_BYTES, size - KEPT_BYTES)
             os.ftruncate(self.descriptor, 0)
-            os.write(self.descriptor, kept)
+            self._write(kept)
             self._start = 0
+
+    def _write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # on a full disk the log has a gap; the engine works on
+            os.write(self.descriptor, data)
 
     def last_lines(self, count: int = 6, before: int | None = None) -> str:
         """The last lines that the present process printed, in one line; empty if it printed nothing.

@@ -167,7 +167,10 @@ class Loop:
         rows = self.ledger.with_child
         state = f"with {rows} row{'s' * (rows != 1)} in the engine" if self.ready else "while loading"
         what = f"no progress for {self._deadline.limit:g} s {state}"
-        engine.dump(path, f"{self._name}: {what}")
+        try:
+            engine.dump(path, f"{self._name}: {what}")
+        except OSError as error:  # a full disk must not keep the engine from being replaced
+            what += f" (the dump is not whole: {error.strerror or error})"
         return by_stall(what, str(path), self._log.last_lines())
 
     # --- the end of a child and what follows
