@@ -24,7 +24,7 @@ from benchmarks.faults import report
 from benchmarks.faults.cell import KEEP, run_cell
 from benchmarks.faults.data import write_rows
 from benchmarks.faults.matrix import FAULTS, Fault
-from benchmarks.faults.rays import cluster
+from benchmarks.faults.rays import HEAD_CPUS, cluster
 from benchmarks.faults.systems import ROOT, SYSTEMS, System
 
 Named = TypeVar("Named")
@@ -47,7 +47,7 @@ def main() -> None:
         work = Path(stack.enter_context(_work()))
         write_rows(work / "data")
         shares = any(not (fault.own_ray or fault.worker_cpus) for fault in faults)
-        address = stack.enter_context(cluster()).address if shares else None
+        address = stack.enter_context(cluster(arguments.jobs * HEAD_CPUS)).address if shares else None
         pool = stack.enter_context(ThreadPoolExecutor(arguments.jobs))
         for row in pool.map(lambda cell: _cell(*cell, work, address), cells):
             report.merge(row)

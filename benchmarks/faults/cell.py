@@ -54,7 +54,7 @@ class Cell:
         """Starts the driver, as a person would: the same command each time."""
         self._logs += 1
         log = self._log(self._logs)
-        own = {MARK: self.id, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        own = {MARK: self.id, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": "1"}
         env = {**os.environ, **own, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
         if self.place.address is not None:
             env |= job_environment(own)

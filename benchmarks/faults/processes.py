@@ -39,9 +39,18 @@ def title(process: psutil.Process) -> str:
 
 def engine_pids(cell: str, state: Path) -> list[int]:
     """Processes that run an engine: Proctor's children, or the actors of the naive pipeline (files in `state`)."""
-    children = [process.pid for process in marked(cell) if "supervise/entry.py" in title(process)]
+    children = [
+        process.pid for process in marked(cell) if "supervise/entry.py" in title(process) and _of_actor(process)
+    ]
     actors = [int(file.name.rpartition("-")[2]) for file in state.glob("engine-*-*")]
     return sorted(children) + [pid for pid in actors if psutil.pid_exists(pid)]
+
+
+def _of_actor(process: psutil.Process) -> bool:
+    """Whether its parent is a Ray worker: the driver, too, starts an engine's process, to ask it for mistakes."""
+    with contextlib.suppress(psutil.Error):
+        return title(psutil.Process(process.ppid())).startswith("ray::")
+    return False
 
 
 def task_pids(cell: str) -> list[int]:
