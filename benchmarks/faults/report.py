@@ -76,8 +76,32 @@ def line(row: dict[str, Any]) -> str:
 
 
 def table() -> str:
-    """The whole matrix, for the terminal: one line a cell, and what is not as it must be marked."""
-    return "\n".join(f"{'!' if not sound(row) else ' '} {line(row)}" for row in rows())
+    """The whole matrix, for the terminal."""
+    head, *lines = matrix({(row["fault"], row["system"]): row for row in rows()})
+    widths = [max(len(cells[column]) for cells in [head, *lines]) for column in range(len(head))]
+    return "\n".join("  ".join(map(str.ljust, cells, widths)).rstrip() for cells in [head, *lines])
+
+
+def matrix(found: dict[tuple[str, str], dict[str, Any]]) -> list[list[str]]:
+    """A line for each fault, a column for each system, the head first."""
+    lines = [
+        [fault.name, *(in_short(found.get((fault.name, system))) for system in SYSTEMS)]
+        for fault in FAULTS
+        if any((fault.name, system) in found for system in SYSTEMS)
+    ]
+    return [["fault", *SYSTEMS], *lines]
+
+
+def in_short(row: dict[str, Any] | None) -> str:
+    """A cell in some words: rows with their answer, what must be 0 and is not, and the seconds it took to recover."""
+    if row is None:
+        return ""
+    if row["answered"] is None:
+        return row["ended"]
+    names = dict(zip(_SHOWN, _HEADS, strict=True))
+    bad = [f"{row[name]:,} {names[name]}" for name in (*BAD, "wrong") if row[name]]
+    recovery_s = [] if row["recovery_s"] is None else [f"{row['recovery_s']:.0f} s"]
+    return ", ".join([f"{row['answered']:,}", *(bad or ["-"]), *recovery_s])
 
 
 def sound(row: dict[str, Any]) -> bool:
@@ -95,6 +119,12 @@ def write() -> None:
         "Written by `make faults`, never by hand. What the numbers mean: `docs/faults.md`.",
         "",
         *_summary(document),
+        "",
+        "### In short",
+        "",
+        "Each cell: rows with their right answer, what should be 0 and is not, seconds to recover.",
+        "",
+        *_markdown(matrix(found)),
         "",
     ]
     for fault in FAULTS:
@@ -119,6 +149,11 @@ def _summary(document: dict[str, Any]) -> list[str]:
         clean = sum(map(sound, cells))
         lines.append(f"| {system} | {len(cells)} | {clean} | {' | '.join(f'{number:,}' for number in sums)} |")
     return lines
+
+
+def _markdown(lines: list[list[str]]) -> list[str]:
+    head, *rest = [f"| {' | '.join(line)} |" for line in lines]
+    return [head, f"|{' --- |' * len(lines[0])}", *rest]
 
 
 def _about(fault: Fault) -> str:

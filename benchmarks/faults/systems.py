@@ -105,7 +105,9 @@ def proctor_command(place: Place, planted: Planted) -> list[str]:
         spec["ray"]["object_store_mb"] = place.store_mb
     file = place.folder / "spec.yaml"
     file.write_text(yaml.safe_dump(spec))
-    return [sys.executable, "-m", "proctor", "run", str(file), "--json"]
+    rows = ",".join(map(str, planted.read_crash))
+    program = ["benchmarks.faults.deadly_reader", rows] if rows else ["proctor"]
+    return [sys.executable, "-m", *program, "run", str(file), "--json"]
 
 
 def naive_command(place: Place, planted: Planted, *, checkpoint: bool) -> list[str]:
