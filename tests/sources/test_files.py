@@ -27,7 +27,7 @@ def test_a_single_file_may_have_any_name(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("nothing", "no such file or directory"),
         ("", r"holds no \*.parquet files"),
-        ("s3://bucket/x", "only local paths"),
+        ("s3://bucket/x", "files are read from local paths only"),
     ],
 )
 def test_nothing_to_read_is_the_users_mistake(path: str, message: str, tmp_path: Path) -> None:

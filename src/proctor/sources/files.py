@@ -20,7 +20,7 @@ def list_files(path: str | Path, suffix: str) -> tuple[Path, ...]:
     """
     where = str(path)
     if "://" in where:
-        raise UserError("only local paths are read", where=where, fix="copy or mount the data first")
+        raise UserError(f"*{suffix} files are read from local paths only", where=where, fix="copy or mount them first")
     path = Path(path).absolute()
     if path.is_file():
         return (path,)

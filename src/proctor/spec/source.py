@@ -34,10 +34,13 @@ class SourceBase(SpecModel):
 
 
 class MdsSourceSpec(SourceBase):
-    """MDS shards: a directory with an ``index.json``."""
+    """MDS shards: a directory or URL with an ``index.json``."""
 
     kind: Literal["mds"]
     """Format of the source."""
+    path: PathText
+    """Where the data lies: a directory, or a URL (``s3://``, ``gs://``, ``az://``, ``https://``; see `storage`). A
+    relative path starts at the directory of the spec file."""
     allow_pickle: bool = False
     """Let columns with encoding ``pkl`` through as raw bytes. They are never unpickled; by default they are refused."""
     verify_hashes: bool = True
