@@ -184,13 +184,14 @@ def _end(outbox: Outbox, last_word: wire.Broken | wire.Fallen) -> NoReturn:
 
 
 def _last_word(error: BaseException) -> wire.Broken:
-    name = type(error).__name__
+    crashed = isinstance(error, EngineDied)
+    name = type(error.__cause__ if crashed and error.__cause__ else error).__name__
     text = " ".join(str(error).split())[:MESSAGE_LIMIT]
     return wire.Broken(
-        message=f"{name}: {text}" if text else name,
+        message=f"{name}: {text}" if text and not crashed else text or name,
         exception=name,
         out_of_memory=isinstance(error, MemoryError) or name == "OutOfMemoryError",
-        crashed=isinstance(error, EngineDied),
+        crashed=crashed,
         printed=os.fstat(2).st_size,
         mistake=(error.what, error.where, error.fix) if isinstance(error, UserError) else None,
     )

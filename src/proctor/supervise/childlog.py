@@ -51,7 +51,8 @@ class ChildLog:
         size = size if before is None else min(size, before)
         start = max(self._start, size - TAIL_BYTES)
         text = os.pread(self.descriptor, max(0, size - start), start).decode(errors="replace")
-        lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+        # Without those that underline the one before, as tracebacks do.
+        lines = [" ".join(line.split()) for line in text.splitlines() if line.strip(" ^~")]
         return " | ".join(lines[-count:])[-LINE_CHARACTERS:]
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ class Death:
     @property
     def explained(self) -> str:
         """The message with the last lines of output: for a start, where what went wrong is often told only there."""
-        return self.message if self.output in self.message else f"{self.message}; its last output: {self.output}"
+        return self.message if self.output in self.message else self.message + _told(self.output)
 
     @property
     def facts(self) -> Facts:
@@ -73,10 +73,10 @@ class Death:
 
 def by_exception(broken: wire.Broken, output: str) -> Death:
     """An exception came out of the engine; `output` is what it printed before."""
-    kind = ErrorKind.INFER_OOM if broken.out_of_memory else ErrorKind.INFER_FAILED
-    kind = ErrorKind.INFER_CRASHED if broken.crashed else kind
-    mistake = broken.user_error()
-    return Death(kind, broken.message, exception=broken.exception, output=output, mistake=mistake)
+    kind, message = ErrorKind.INFER_OOM if broken.out_of_memory else ErrorKind.INFER_FAILED, broken.message
+    if broken.crashed:  # the exception knows only that: the cause is in the log of the process that is dead
+        kind, message = ErrorKind.INFER_CRASHED, message + _told(output)
+    return Death(kind, message, exception=broken.exception, output=output, mistake=broken.user_error())
 
 
 def by_status(status: int | None, output: str, who: str = "the engine's process") -> Death:
@@ -87,8 +87,7 @@ def by_status(status: int | None, output: str, who: str = "the engine's process"
         output: end of the child's log, for an exit that says nothing by itself.
         who: which process of the engine's.
     """
-    kind = ErrorKind.INFER_CRASHED
-    told = f"; its last output: {output}" if output else ""
+    kind, told = ErrorKind.INFER_CRASHED, _told(output)
     if status is None:
         return Death(kind, f"{who} closed its connection{told}", output=output)
     if status >= 0:
@@ -111,6 +110,10 @@ def by_os_error(error: OSError, python: str | None) -> Death:
     if python is not None and wrong_path:
         mistake = UserError(message, where="engine.python", fix="name the python of the engine's environment")
     return Death(ErrorKind.INFER_CRASHED, message, mistake=mistake)
+
+
+def _told(output: str) -> str:
+    return f"; its last output: {output}" if output else ""
 
 
 def _signal_name(number: int) -> str:

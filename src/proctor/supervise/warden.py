@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.01
 END_SECONDS = 5.0
+TRACKER_SECONDS = 0.5
+TRACKER = b"multiprocessing.resource_tracker"
 SHARED_MEMORY = b"/dev/shm/"
 SEGMENT_PREFIXES = (b"psm_", b"sem.mp-")
 
@@ -34,18 +36,22 @@ def members(leader: int, mark: bytes = b"") -> list[int]:
 def end_group(leader: int, mark: bytes = b"", seconds: float = END_SECONDS) -> list[int]:
     """Kills the group of `leader`, with all who carry `mark`, and waits until it is gone.
 
+    The resource trackers of `multiprocessing` go last: left alone, one removes the shared memory that the others made.
+
     `leader` must be a child that was not waited for yet, or have members left: else its number may be another's.
 
     Returns:
         Processes that are still there after `seconds` (a driver call can make a process unkillable).
     """
-    give_up = time.monotonic() + seconds
+    began = time.monotonic()
+    patience = min(TRACKER_SECONDS, seconds / 2)
     while True:
-        _kill(-leader)
         alive = members(leader, mark)
+        passed = time.monotonic() - began
         for pid in alive:
-            _kill(pid)
-        if not alive or time.monotonic() >= give_up:
+            if passed >= patience or TRACKER not in _content(pid, "cmdline"):
+                _kill(pid)
+        if not alive or passed >= seconds:
             return alive
         time.sleep(POLL_SECONDS)
 
