@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: setup setup-vllm demo test bench faults lint docs clean help
+.PHONY: setup setup-vllm demo test bench faults soak lint docs clean help
 
 help:
 	@echo "make setup   the environment, in $(VENV)"
@@ -17,6 +17,7 @@ help:
 	@echo "make lint    formatting, style, types, import floors, dependencies, docs"
 	@echo "make bench   run the benchmarks (one: make bench ONLY=mds)"
 	@echo "make faults  the fault matrix (a part: make faults ONLY=\"engine.segfault data.image\" SYSTEMS=proctor)"
+	@echo "make soak    100,000 rows under random faults, at most 30 minutes (ROWS=, SEED=, MINUTES=)"
 
 setup: $(VENV)/.done
 
@@ -52,6 +53,9 @@ bench: setup
 
 faults: setup
 	$(BIN)/python -m benchmarks.faults $(if $(ONLY),--only $(ONLY)) $(if $(SYSTEMS),--systems $(SYSTEMS)) $(if $(JOBS),--jobs $(JOBS))
+
+soak: setup
+	$(BIN)/python -m benchmarks.soak $(if $(ROWS),--rows $(ROWS)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 docs: setup
 	$(BIN)/mkdocs serve

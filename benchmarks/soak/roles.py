@@ -1,0 +1,55 @@
+"""The processes of the soak by what they do. All carry the mark of their driver in their environment."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psutil
+
+from benchmarks.faults.processes import marked, title
+
+_SCRIPTS = (
+    ("supervise/entry.py", "engine"),
+    ("supervise/warden.py", "warden"),
+    ("sleep 86400", "helper"),
+    (" -m proctor run ", "driver"),
+)
+_RAY_ACTORS = ("ray::_StatsActor", "ray::ActorLocationTracker", "ray::_AutoscalingCoordinatorActor")
+_ENGINES_OWN = frozenset({"engine", "helper", "warden"})
+_AT_WORK = {"worker.reading": ("ReadRows", "prepare"), "worker.writing": ("finish",), "worker.idle": ("ray::IDLE",)}
+
+
+def role_of(command: str) -> str:
+    """What a process with this command line does."""
+    for words, role in _SCRIPTS:
+        if words in command:
+            return role
+    if not command.startswith("ray::") or command.startswith(_RAY_ACTORS):
+        return "ray"
+    if "_Hub" in command:
+        return "hub"
+    if "MapWorker" in command:
+        return "actor"
+    return next((role for role, words in _AT_WORK.items() if any(word in command for word in words)), "worker")
+
+
+def by_role(mark: str) -> list[tuple[str, psutil.Process]]:
+    """Live processes of the driver with this mark, itself included, in order of their numbers."""
+    return [(role_of(title(process)), process) for process in sorted(marked(mark), key=lambda found: found.pid)]
+
+
+def of_role(mark: str, role: str) -> list[psutil.Process]:
+    """Those in one role."""
+    return [process for found, process in by_role(mark) if found == role]
+
+
+def of_engines(mark: str) -> list[psutil.Process]:
+    """Engines with all that belongs to them."""
+    return [process for role, process in by_role(mark) if role in _ENGINES_OWN]
+
+
+def engine_name(process: psutil.Process, role: str) -> str | None:
+    """The name under which events tell of the engine that an engine's or an actor's process belongs to."""
+    with contextlib.suppress(psutil.Error):
+        return f":{process.ppid() if role == 'engine' else process.pid}"
+    return None
