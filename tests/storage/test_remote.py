@@ -85,6 +85,15 @@ def test_files_are_listed_where_there_is_a_way_to(files: Remote) -> None:
     assert sorted(files.names()) == (["file", "in/empty"] if files.url.startswith("s3") else [])
 
 
+def test_the_environment_may_name_the_server(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"AWS_ENDPOINT_URL": proxy.endpoint, "AWS_SKIP_SIGNATURE": "true"}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    remote._connect.cache_clear()  # of a bucket that was opened under another environment
+    assert Remote("s3://bucket/data").read("file", 0, 9) == DATA[:9]
+    remote._connect.cache_clear()
+
+
 def test_what_is_not_there_is_missing(files: Remote, proxy: FaultProxy) -> None:
     assert failure(files, "other").reason == "missing"
     with pytest.raises(RemoteError, match=r"/other: not there \(HTTP 404\)"):

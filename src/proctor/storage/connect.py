@@ -108,20 +108,21 @@ def first_line(error: BaseException) -> str:
 
 
 def _s3(parts: SplitResult, options: StorageOptions) -> ObjectStore:
-    config = _given(endpoint=options.endpoint, region=options.region)
+    config = _given(endpoint=options.endpoint, region=options.region, skip_signature=options.anonymous or None)
     config["disable_bulk_delete"] = True  # little is ever deleted, and not every compatible server knows it
-    return S3Store(parts.netloc, **config, skip_signature=options.anonymous, **_client(options))
+    return S3Store(parts.netloc, **config, **_client(options))
 
 
 def _gs(parts: SplitResult, options: StorageOptions) -> ObjectStore:
-    config = _given(base_url=options.endpoint)
-    return GCSStore(parts.netloc, **config, skip_signature=options.anonymous, **_client(options))
+    config = _given(base_url=options.endpoint, skip_signature=options.anonymous or None)
+    return GCSStore(parts.netloc, **config, **_client(options))
 
 
 def _az(parts: SplitResult, options: StorageOptions) -> ObjectStore:
     container, _, host = parts.netloc.partition("@")  # abfss://container@account.dfs.core.windows.net/path
-    config = _given(endpoint=options.endpoint, account_name=host.partition(".")[0] or None)
-    return AzureStore(container, **config, skip_signature=options.anonymous, **_client(options))
+    account, anonymous = host.partition(".")[0] or None, options.anonymous or None
+    config = _given(endpoint=options.endpoint, account_name=account, skip_signature=anonymous)
+    return AzureStore(container, **config, **_client(options))
 
 
 def _http(parts: SplitResult, options: StorageOptions) -> ObjectStore:
@@ -138,15 +139,16 @@ _OPEN: Mapping[str, Callable[[SplitResult, StorageOptions], ObjectStore]] = Mapp
 )
 
 
-def _client(options: StorageOptions, *, plain: bool = False) -> dict[str, Any]:
+def _client(options: StorageOptions, *, plain: bool | None = None) -> dict[str, Any]:
     """Time limits and retries, the same for every provider."""
+    if plain is None:  # without an endpoint here, it is the provider's, which is never plain, or the environment's
+        plain = not (options.endpoint or "").startswith("https://")
     client: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=options.connect_seconds),
         "read_timeout": timedelta(seconds=options.read_seconds),
         "timeout": _WHOLE_REQUEST,
+        "allow_http": plain,
     }
-    if plain or (options.endpoint or "").startswith("http://"):
-        client["allow_http"] = True
     retry = {
         "max_retries": options.attempts - 1,
         "retry_timeout": timedelta(seconds=options.retry_seconds),
@@ -155,5 +157,6 @@ def _client(options: StorageOptions, *, plain: bool = False) -> dict[str, Any]:
     return {"client_options": client, "retry_config": retry}
 
 
-def _given(**values: str | None) -> dict[str, Any]:
+def _given(**values: str | bool | None) -> dict[str, Any]:
+    """What was set. What was not must not be passed at all, or the environment's own setting would not count."""
     return {name: value for name, value in values.items() if value is not None}
