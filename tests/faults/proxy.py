@@ -51,7 +51,7 @@ class FaultProxy:
     """Passes GET and HEAD on to the server at `upstream` (``127.0.0.1:port``); `faults` may be changed at any time."""
 
     def __init__(self, upstream: str) -> None:
-        self.upstream = upstream
+        self.upstream = upstream.removeprefix("http://")
         self.faults: list[Fault] = []
         self.asked: list[Asked] = []
         self._lock = threading.Lock()
