@@ -8,11 +8,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import psutil
 import pytest
 
 from proctor.supervise import native
 from proctor.supervise.native import native_stacks
+from tests.supervise.helpers import wait_until
 
 NAP = """
 import sys, time
@@ -84,6 +87,31 @@ def test_a_process_that_may_not_be_traced_is_named_with_the_cure() -> None:
     assert "not permitted" in told
     assert "SYS_PTRACE" in told
     assert "yama" in told
+
+
+VFORK = """
+import ctypes
+libc = ctypes.PyDLL(None)
+def call_the_driver():
+    print("ready", flush=True)
+    if libc.vfork() == 0:  # the parent waits in the kernel, and can neither be stopped nor run a signal handler
+        while True:
+            libc.pause()
+call_the_driver()
+"""
+
+
+@pytest.mark.slow
+def test_of_a_process_inside_the_kernel_the_python_frames_are_read() -> None:
+    with running(VFORK) as process:
+        wait_until(lambda: "\tD" in Path(f"/proc/{process.pid}/status").read_text())
+        (child,) = psutil.Process(process.pid).children()
+        try:
+            (told,) = native_stacks([process.pid], seconds=4.0)
+        finally:
+            child.kill()
+    assert "(no native stacks: pystack was not done within 4 s)" in told
+    assert "in call_the_driver" in told
 
 
 def test_a_reader_that_is_given_up_leaves_the_process_running() -> None:

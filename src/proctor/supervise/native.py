@@ -12,9 +12,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import IO
+from typing import IO, NamedTuple
 
-SECONDS = 8.0
+SECONDS = 6.0
+UNSTOPPED_SECONDS = 3.0
 MOST_PROCESSES = 24
 MOST_BYTES = 256 << 10
 POLL_SECONDS = 0.02
@@ -24,29 +25,48 @@ _PERMISSION = "; to allow it give the container the capability SYS_PTRACE, or se
 def native_stacks(pids: Sequence[int], seconds: float = SECONDS) -> list[str]:
     """The stacks of each process, Python and native frames in one, or a line that says why there are none.
 
+    A process inside a driver call cannot be stopped, and without that there are no native frames: its Python frames are
+    then read as it is.
+
     Args:
         pids: the processes; all are read at once, at most `MOST_PROCESSES` of them.
         seconds: what is not read by then is given up.
     """
     if find_spec("pystack") is None:
         return ["(no native stacks: pystack is not installed)"]
+    first = pids[:MOST_PROCESSES]
+    found = dict(zip(first, _read(first, ("--native-all",), seconds), strict=True))
+    again = [pid for pid in first if found[pid].failure]
+    unstopped = dict(zip(again, _read(again, ("--no-block",), min(seconds, UNSTOPPED_SECONDS)), strict=True))
+    told = []
+    for pid in first:
+        why = f"(no native stacks: {found[pid].failure})\n" if found[pid].failure else ""
+        text = found[pid].text or (unstopped[pid].text if pid in unstopped else "")
+        told.append(f"Native stacks of process {pid}:\n{why}{text}")
+    left = len(pids) - len(first)
+    return told + ([f"({left} more processes were not read)"] if left > 0 else [])
+
+
+class _Found(NamedTuple):
+    text: str
+    failure: str
+
+
+def _read(pids: Sequence[int], options: Sequence[str], seconds: float) -> list[_Found]:
     give_up = time.monotonic() + seconds
-    readers = [_Reader(pid) for pid in pids[:MOST_PROCESSES]]
+    readers = [_Reader(pid, options) for pid in pids]
     while any(reader.busy for reader in readers) and time.monotonic() < give_up:
         time.sleep(POLL_SECONDS)
-    told = [reader.end(seconds) for reader in readers]
-    left = len(pids) - len(readers)
-    return told + ([f"({left} more processes were not read)"] if left > 0 else [])
+    return [reader.end(seconds) for reader in readers]
 
 
 class _Reader:
     """pystack at work on one process."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, pid: int, options: Sequence[str]) -> None:
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        command = [sys.executable, "-P", "-m", "pystack", "remote", "--no-color", "--native-all", str(pid)]
+        command = [sys.executable, "-P", "-m", "pystack", "remote", "--no-color", *options, str(pid)]
         self._process: subprocess.Popen[bytes] | None = None
         self._failure = ""
         try:
@@ -60,18 +80,17 @@ class _Reader:
     def busy(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def end(self, seconds: float) -> str:
+    def end(self, seconds: float) -> _Found:
         """What it has read, or why it has not. If it is still at work it is ended: the process it reads goes on."""
         if self._process is not None and self.busy:
             self._process.kill()
             self._failure = f"pystack was not done within {seconds:g} s"
-        text = _head(self._out)
         if self._process is not None and self._process.wait() != 0 and not self._failure:
             self._failure = _reason(_head(self._errors))
+        text = _head(self._out)
         self._out.close()
         self._errors.close()
-        why = f"(no native stacks: {self._failure})\n" if self._failure else ""
-        return f"Native stacks of process {self._pid}:\n{why}{text}"
+        return _Found(text, self._failure)
 
 
 def _head(file: IO[bytes]) -> str:

@@ -28,7 +28,7 @@ class Stacks:
 
         First the Python stacks of `child` as its `faulthandler` writes them, which needs no permission; then the stacks
         of the whole `group` as pystack reads them, which also shows a child that is stopped, or stuck in a driver call.
-        Takes a few seconds at most.
+        Takes a second or two, ten at most.
         """
         states = [line for pid in group for line in thread_states(pid)]
         with contextlib.suppress(ProcessLookupError):
