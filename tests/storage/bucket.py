@@ -59,6 +59,9 @@ class Bucket:
         keys = sorted(str(path.relative_to(self.root)) for path in found if not path.name.startswith(".localbucket"))
         return [key for key in keys if key.startswith(prefix)]
 
+    def contents(self) -> dict[str, bytes]:
+        return {key: (self.root / key).read_bytes() for key in self.keys()}
+
     def refuses(self, method: str, path: str) -> bool:
         with self.lock:
             return path.endswith(self.refuse_keys) and self._random.random() < self.refuse.get(method, 0.0)
