@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Each expected row is in exactly one of `answered`, `wrong`, `errors`, `blank_as_success` and `lost`.
+    """Each expected row is in exactly one of `answered`, `errors`, `truncated`, `wrong`, `blank_as_success` and `lost`.
 
     Attributes:
         rows: rows of the source.
         answered: rows with their right answer.
-        wrong: rows with another answer than the right one, and no error.
         errors: rows with a typed error and no right answer.
+        truncated: rows whose answer was cut short, which their record says.
+        wrong: rows with another answer than the right one, and no word of it.
         blank_as_success: rows whose only answer is blank, without an error.
         lost: rows without any record.
         duplicated: records beyond the first of a row, and records of rows that do not exist.
@@ -30,8 +31,9 @@ class Account:
 
     rows: int
     answered: int
-    wrong: int
     errors: int
+    truncated: int
+    wrong: int
     blank_as_success: int
     lost: int
     duplicated: int
@@ -49,19 +51,21 @@ class Record:
 
     answer: str | None
     error: str | None
+    finish_reason: str | None = None
 
 
 def account(files: Iterable[Path], truth: Mapping[int, str], guilty: Collection[int]) -> Account:
     """Counts the records in the Parquet `files`.
 
     Args:
-        files: result files with ``row_id``, ``answer`` and, where the system has them, ``error_kind``.
+        files: result files with ``row_id``, ``answer`` and, where the system has them, ``error_kind`` and
+            ``finish_reason``.
         truth: the right answer of every row.
         guilty: rows that the fault strikes itself; all others are innocent.
     """
     records, unreadable = read_records(files)
     fates = {row: fate(records.get(row, []), answer) for row, answer in truth.items()}
-    count = dict.fromkeys(("answered", "wrong", "errors", "blank_as_success", "lost"), 0)
+    count = dict.fromkeys(("answered", "errors", "truncated", "wrong", "blank_as_success", "lost"), 0)
     for name in fates.values():
         count[name] += 1
     return Account(
@@ -79,6 +83,8 @@ def fate(records: list[Record], right: str) -> str:
         return "answered"
     if any(record.error is not None for record in records):
         return "errors"
+    if any(record.finish_reason == "length" for record in records):
+        return "truncated"
     if any(record.answer and record.answer.strip() for record in records):
         return "wrong"
     return "blank_as_success" if records else "lost"
@@ -95,5 +101,5 @@ def read_records(files: Iterable[Path]) -> tuple[dict[int, list[Record]], int]:
             unreadable += 1
             continue
         for row in rows:
-            records[row["row_id"]].append(Record(row["answer"], row.get("error_kind")))
+            records[row["row_id"]].append(Record(row["answer"], row.get("error_kind"), row.get("finish_reason")))
     return records, unreadable

@@ -126,6 +126,7 @@ FAULTS = (
         _BLANK,
         Planted(faults=({"kind": "blank", "every": 100, "below": 68},)),
     ),
+    _engine("truncated", "ten answers are cut short by a limit of tokens", "truncate", tuple(range(7, ROWS, 200))),
     _engine("rejected", "the engine refuses ten rows", "reject", tuple(range(5, ROWS, 200))),
     _data("image", "an image that is none", data.break_image),
     _data("text", "a question that is not UTF-8", data.break_text),

@@ -11,10 +11,20 @@ from benchmarks.faults.matrix import FAULTS, Fault
 from benchmarks.faults.systems import NO_PROGRESS_SECONDS, REPLICAS, ROW_MS, STALL_SECONDS, SYSTEMS
 
 JSON, MARKDOWN = RESULTS / "faults.json", RESULTS / "faults.md"
-BAD = ("lost", "blank_as_success", "duplicated", "innocents_harmed", "orphans")
+BAD = ("lost", "blank_as_success", "wrong", "duplicated", "innocents_harmed", "orphans")
 """What must be 0."""
-_SHOWN = ("answered", "lost", "blank_as_success", "wrong", "duplicated", "innocents_harmed", "recovery_s", "orphans")
-_HEADS = ("answered", "lost", "blank as success", "wrong", "doubled", "innocents harmed", "recovery, s", "orphans")
+_HEADS = {
+    "answered": "answered",
+    "errors": "errors",
+    "truncated": "truncated",
+    "wrong": "wrong",
+    "blank_as_success": "blank as success",
+    "lost": "lost",
+    "duplicated": "doubled",
+    "innocents_harmed": "innocents harmed",
+    "recovery_s": "recovery, s",
+    "orphans": "orphans",
+}
 
 
 def rows() -> list[dict[str, Any]]:
@@ -62,14 +72,14 @@ def recovery(found: dict[tuple[str, str], dict[str, Any]], fault: Fault, system:
 
 def left_out(system: str, fault: str, why: str) -> dict[str, Any]:
     """A cell that could not be run here; it says so and has no numbers."""
-    nothing = dict.fromkeys((*_SHOWN, "rows", "seconds", "restart_seconds"))
+    nothing = dict.fromkeys((*_HEADS, "rows", "seconds", "restart_seconds"))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"system": system, "fault": fault, **nothing, "ended": "LEFT OUT", "note": why, "date": now}
 
 
 def line(row: dict[str, Any]) -> str:
     """A cell in one line, for the terminal."""
-    bad = ", ".join(f"{name} {row[name]}" for name in (*BAD, "wrong") if row[name])
+    bad = ", ".join(f"{name} {row[name]}" for name in BAD if row[name])
     told = f"answered {row['answered']}" + (f", {bad}" if bad else "")
     note = f"  [{row['note']}]" if row["note"] else ""
     return f"{row['fault']:<26} {row['system']:<17} {told}; {row['seconds']} s; {row['ended']}{note}"
@@ -98,8 +108,7 @@ def in_short(row: dict[str, Any] | None) -> str:
         return ""
     if row["answered"] is None:
         return row["ended"]
-    names = dict(zip(_SHOWN, _HEADS, strict=True))
-    bad = [f"{row[name]:,} {names[name]}" for name in (*BAD, "wrong") if row[name]]
+    bad = [f"{row[name]:,} {_HEADS[name]}" for name in BAD if row[name]]
     recovery_s = [] if row["recovery_s"] is None else [f"{row['recovery_s']:.0f} s"]
     return ", ".join([f"{row['answered']:,}", *(bad or ["-"]), *recovery_s])
 
@@ -145,7 +154,7 @@ def _summary(document: dict[str, Any]) -> list[str]:
     ]
     for system in SYSTEMS:
         cells = [row for row in document["rows"] if row["system"] == system and row["answered"] is not None]
-        sums = [sum(row[name] for row in cells) for name in (*BAD[:2], "wrong", *BAD[2:])]
+        sums = [sum(row[name] for row in cells) for name in BAD]
         clean = sum(map(sound, cells))
         lines.append(f"| {system} | {len(cells)} | {clean} | {' | '.join(f'{number:,}' for number in sums)} |")
     return lines
@@ -162,9 +171,9 @@ def _about(fault: Fault) -> str:
 
 
 def _cells(cells: list[dict[str, Any]]) -> list[str]:
-    lines = [f"| system | {' | '.join(_HEADS)} | ended |", f"| --- |{' ---: |' * len(_HEADS)} --- |"]
+    lines = [f"| system | {' | '.join(_HEADS.values())} | ended |", f"| --- |{' ---: |' * len(_HEADS)} --- |"]
     for cell in cells:
-        numbers = ["" if cell[name] is None else f"{cell[name]:,}" for name in _SHOWN]
+        numbers = ["" if cell[name] is None else f"{cell[name]:,}" for name in _HEADS]
         note = f" ({cell['note']})" if cell["note"] else ""
         lines.append(f"| {cell['system']} | {' | '.join(numbers)} | {cell['ended']}{note} |")
     return lines

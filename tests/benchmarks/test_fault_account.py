@@ -31,7 +31,7 @@ def good(*rows: int) -> list[tuple[int, str | None, str | None]]:
 
 def test_a_whole_result_has_nothing_to_report(tmp_path: Path) -> None:
     files = [part(tmp_path / "a.parquet", *good(0, 1, 2, 3, 4)), part(tmp_path / "b.parquet", *good(9, 8, 7, 6, 5))]
-    assert account(files, RIGHT, set()) == Account(10, 10, 0, 0, 0, 0, 0, 0, 0)
+    assert account(files, RIGHT, set()) == Account(10, 10, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def test_each_defect_is_counted_once_and_where_it_belongs(tmp_path: Path) -> None:
@@ -52,8 +52,9 @@ def test_each_defect_is_counted_once_and_where_it_belongs(tmp_path: Path) -> Non
     assert found == Account(
         rows=10,
         answered=2,
-        wrong=1,
         errors=2,
+        truncated=0,
+        wrong=1,
         blank_as_success=2,
         lost=3,  # 7, 8, 9
         duplicated=4,  # 0 once more, 1 twice more, 77
@@ -77,6 +78,8 @@ def test_files_without_a_column_for_errors_have_none(tmp_path: Path) -> None:
         ([Record("x", "infer.failed")], "errors"),
         ([Record("y", None), Record(None, "infer.failed")], "errors"),
         ([Record("", None), Record("y", None)], "wrong"),
+        ([Record("y", None, "length")], "truncated"),
+        ([Record("y", None, "stop")], "wrong"),
         ([Record(None, None)], "blank_as_success"),
         ([], "lost"),
     ],
