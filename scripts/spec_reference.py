@@ -29,6 +29,7 @@ from proctor.spec import (
     RunSpec,
     SamplingSpec,
     ScriptedEngineSpec,
+    StorageSpec,
     StreamSpec,
     TransformersEngineSpec,
     VllmEngineSpec,
@@ -56,6 +57,7 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("limits", LimitsSpec),
     ("stream", StreamSpec),
     ("ray", RaySpec),
+    ("storage", StorageSpec),
 ]
 INTRO = """# The spec, key by key
 
