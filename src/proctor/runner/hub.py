@@ -22,6 +22,9 @@ ANSWER_SECONDS = 5.0
 """Longest wait for the hub: a run must not hang because it cannot tell of itself."""
 
 
+_FLUSHES = 5
+
+
 class Pulse(NamedTuple):
     """An engine's last sign of life: how many seconds ago it was, and how many rows the engine had."""
 
@@ -61,7 +64,10 @@ class _Hub:
         self._journal.append(line)
 
     def flush(self) -> None:
-        self._journal.flush()
+        for _ in range(_FLUSHES):
+            with contextlib.suppress(OSError):
+                self._journal.flush()
+                return
 
     def pulse(self, engine: str, rows: int) -> None:
         if engine not in self._past:

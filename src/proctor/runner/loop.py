@@ -49,8 +49,10 @@ def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> Ru
     exam = Exam.of(spec)
     check(exam, fresh=fresh)
     tracker = Tracker(exam, observer)
-    with exam.run.locked(tracker.lose):
+    with exam.run.locked(tracker.lose) as lease:
         begin(exam, fresh=fresh)
+        if lease.before is not None:
+            exam.run.append_event(Event("lease.taken_over", message=f"from {lease.before}, which is dead"))
         interrupted = False
         try:
             with interruptible():

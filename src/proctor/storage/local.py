@@ -143,7 +143,7 @@ class LocalFolder:
         with (self.root / _CLAIM).open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except BlockingIOError as error:
                 raise Busy(error.errno, "held by another process", self.location) from error
             yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import yaml
 from proctor.results import Ledger, Reconciliation, RunDir
 from proctor.rows import Event, UserError
 from proctor.spec import RunSpec
+from proctor.storage.connect import is_url
 from proctor.tasks import Confusion, Metric, Summary
 from proctor.view.charts.curve import Curve, curves
 from proctor.view.charts.heat import Heat, heat
@@ -90,7 +92,7 @@ def gather(run: RunDir) -> RunView:
     with open_records(run) as records:
         samples, note = sample_views(spec, checkpoints, records)
         return RunView(
-            name="/".join(run.location.rstrip("/").split("/")[-2:]),
+            name=_name(run.location),
             verdict=verdict(ledgers, exit_code, spec.limits.max_error_rate),
             facts=_facts(spec, ledgers, events),
             checkpoints=checkpoints,
@@ -109,6 +111,12 @@ def gather(run: RunDir) -> RunView:
             versions=run.read("versions") or {},
             spec=_yaml(spec, run),
         )
+
+
+def _name(location: str) -> str:
+    """The last two parts of a path or URL."""
+    whole_path = location if is_url(location) else str(Path(location).resolve())
+    return "/".join(whole_path.split("/")[-2:])
 
 
 def _troubles(events: list[Event]) -> list[tuple[float, Event]]:
