@@ -14,6 +14,8 @@ from benchmarks.soak.strikes import Struck
 from proctor.rows import Event
 
 _ENDS = ("engine.crashed", "engine.stalled", "engine.init_failed")
+_OVERCOME_SECONDS = 45.0
+"""A driver that goes on for so long after its disk was full did not end because of it."""
 _SLACK = 0.5
 """Seconds: an event may be stamped a little before the signal was noted down."""
 
@@ -68,11 +70,10 @@ def by_kind(struck: Sequence[Struck]) -> list[dict[str, Any]]:
 
 def _driver(fault: Struck, seen: Evidence) -> None:
     life = seen.lives[fault.driver - 1]
-    cut = f", {fault.followed.rpartition(' ')[2]}" if fault.followed else ""
-    fault.followed = life.ended + cut
-    if life.code == 0 and fault.strike.kind == "disk.full":
+    if fault.strike.kind == "disk.full" and life.until > fault.time + _OVERCOME_SECONDS:
         fault.followed = "the run went on"
         return
+    fault.followed = life.ended + (f", {fault.followed}" if fault.followed else "")
     loaded = _first(seen.events, life.until, ("engine.loaded",))
     fault.recovery_s = None if loaded is None else round(loaded.time - fault.time, 1)
 

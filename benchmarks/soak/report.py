@@ -18,6 +18,11 @@ from benchmarks.soak.keeper import Keeper, Settings
 
 _LISTED = 100
 _RULE = ("WARM_SECONDS", "LONG_SECONDS", "LEAST_ROWS", "WHOLE_ROWS", "MEMORY_SHARE", "FILES")
+_RULE_TEXT = """\
+A process counts when it was there for {LONG_SECONDS:g} s after {WARM_SECONDS:g} s of warm-up, a role when the run did
+{LEAST_ROWS:,} rows in these lives. One line is fitted to all lives of a role, each with a level of its own. Flat: one
+process that did all of {WHOLE_ROWS:,} rows would grow by at most {MEMORY_SHARE:.0%} of its own memory and by {FILES:g}
+open files. Own memory is what is resident, less what is shared with others."""
 
 
 def failures(keeper: Keeper, found: Account, stated: dict[str, Any] | None, growth: Sequence[Growth]) -> list[str]:
@@ -99,21 +104,10 @@ def markdown(done: dict[str, Any]) -> str:
         "",
         *_growth(done["growth"]),
         "",
-        *_rule(done["rule"]),
+        _RULE_TEXT.format(**done["rule"]),
         "",
     ]
     return "\n".join(lines)
-
-
-def _rule(rule: dict[str, float]) -> list[str]:
-    """The rule of flatness, for the reader of the table."""
-    return [
-        f"A process counts when it was there for {rule['LONG_SECONDS']:g} s after a warm-up of {rule['WARM_SECONDS']:g} s, a "
-        f"role when the run did {rule['LEAST_ROWS']:,} rows in these lives. One line is fitted to all lives of a role, each",
-        "with a level of its own. Flat: one process that did all of "
-        f"{rule['WHOLE_ROWS']:,} rows would grow by at most {rule['MEMORY_SHARE']:.0%} of its own memory and",
-        f"{rule['FILES']:g} open files. Own memory is what is resident, less what is shared with others.",
-    ]
 
 
 def verdict(done: dict[str, Any]) -> str:

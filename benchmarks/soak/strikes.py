@@ -98,7 +98,7 @@ class Chaos:
             struck.followed = "nothing to cut"
             return
         os.truncate(file, keep)
-        struck.followed = f"{file.name} cut"
+        struck.followed = "then half of it was gone"
 
     def _fill(self, strike: Strike, driver: int, alive: Callable[[], bool]) -> Struck:
         """Fills the disk to the last byte for some seconds."""
