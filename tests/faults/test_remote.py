@@ -99,11 +99,11 @@ def test_faults_that_stay_cost_their_rows_and_a_resume_after_healing_completes(
     assert ledger.unanswered == {"read.failed": 4 * ROWS}
     told = {row["row_id"] // ROWS: row["error_message"] for row in rows if row["error_kind"]}
     place = "s3://bucket/data"
-    assert told[1] == f"no shard file 01/{PLAIN}"
+    assert told[1] == f"no shard file 01/{PLAIN} below {place}"
     assert told[2].startswith(f"{place}{in_shard(2)}: access denied (HTTP 403); check the credentials")
-    assert told[3] == f"{place}{in_shard(3)}: HTTP 503 (4 tries)"
-    assert told[4] == f"{place}{in_shard(4)}: the connection was cut (4 tries)"
-    assert told[5] == f"{place}{in_shard(5)}: the server went silent (4 tries)"
+    assert told[3] == f"{place}{in_shard(3)}: HTTP 503 (4 tries); try again later"
+    assert told[4] == f"{place}{in_shard(4)}: the connection was cut (4 tries); try again later"
+    assert told[5] == f"{place}{in_shard(5)}: the server went silent (4 tries); try again later"
     assert told[6].startswith(f"06/{PLAIN}: xxh64 of 06/{PLAIN} is ")
 
     proxy.faults, proxy.asked = [], []

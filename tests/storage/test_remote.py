@@ -130,7 +130,7 @@ def test_a_storm_that_stays_is_given_up(files: Remote, proxy: FaultProxy) -> Non
     proxy.faults = [Fault("file", "status", status=503, methods=("GET", "HEAD"))]
     error = failure(files)
     assert (error.reason, proxy.count("file")) == ("failed", 4)
-    assert error.message.endswith("HTTP 503 Planted (4 tries)")
+    assert error.message.endswith("HTTP 503 Planted (4 tries); try again later")
     with pytest.raises(RemoteError, match=r"HTTP 503 \(4 tries\)"):
         files.stat("file")
 
@@ -152,7 +152,7 @@ def test_a_body_goes_on_where_it_stopped(files: Remote, proxy: FaultProxy, kind:
     error = failure(files)
     assert error.reason == "failed"
     assert what in error.message
-    assert error.message.endswith("(4 tries)")
+    assert error.message.endswith("(4 tries); try again later")
 
 
 def test_a_range_beyond_the_end_is_noticed(files: Remote) -> None:
@@ -166,7 +166,7 @@ def test_a_file_that_is_replaced_meanwhile_is_not_mixed(files: Remote) -> None:
 
 def test_no_server(proxy: FaultProxy) -> None:
     files = Remote("http://127.0.0.1:9/data", StorageOptions(**{**LIMITS, "attempts": 2}))
-    assert failure(files).message.endswith("no connection to the server (2 tries)")
+    assert failure(files).message.endswith("no connection to the server (2 tries); try again later")
 
 
 def test_a_server_without_ranges_is_named(tmp_path: Path) -> None:

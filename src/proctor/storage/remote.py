@@ -200,7 +200,7 @@ class Remote:
             return tries(ask_once)
         except _PassingError as error:
             count = tries.statistics["attempt_number"]
-            told = f"{self.url_of(name)}: {error} ({count} {'try' if count == 1 else 'tries'})"
+            told = f"{self.url_of(name)}: {error} ({count} {'try' if count == 1 else 'tries'}); try again later"
             raise RemoteError("failed", told) from None
 
     def _sorted(self, name: str, error: Exception) -> RemoteError | _PassingError:

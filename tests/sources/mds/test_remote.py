@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from pyroaring import BitMap64
 
 from proctor.rows import UserError
 from proctor.sources.mds import MDSSource
+from proctor.sources.mds.files import RemoteFiles
+from proctor.sources.mds.layout import ShardError
 from proctor.sources.mds.verify import inspect, verify
 from proctor.storage.connect import StorageOptions
+from proctor.storage.remote import Remote, Stat
 from tests.faults.proxy import Fault, FaultProxy
 from tests.sources.mds.support import edit_file, edit_index, errors, messages, read_rows, write
 
@@ -106,7 +110,25 @@ def test_what_is_not_there(dataset: Path, storage: StorageOptions) -> None:
     (dataset / SECOND).unlink()
     rows = read(dataset, storage)
     assert errors(rows) == dict.fromkeys(range(9, 18), "read.missing")
-    assert messages(rows).splitlines()[0] == f"no shard file {SECOND}"
+    assert messages(rows).splitlines()[0] == f"no shard file {SECOND} below {url(dataset)}"
+
+
+def test_no_room_for_a_shard_is_not_the_rows_fault(
+    dataset: Path, storage: StorageOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(dataset / "nowhere"))
+    rows = read(dataset, storage)
+    assert errors(rows) == dict.fromkeys(range(30), "read.failed")
+    assert "No such file or directory" in messages(rows)
+
+
+def test_what_is_larger_than_any_shard_is_not_fetched(
+    dataset: Path, proxy: FaultProxy, storage: StorageOptions
+) -> None:
+    files = RemoteFiles(Remote(url(dataset), storage))
+    with pytest.raises(ShardError, match="has 4,294,967,296 bytes, which no shard can have"):
+        files.map(SECOND, Stat(1 << 32, "tag"))
+    assert proxy.asked == []
 
 
 @pytest.mark.parametrize(

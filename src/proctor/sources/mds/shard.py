@@ -55,7 +55,8 @@ def _locate(files: DatasetFiles, info: ShardInfo) -> tuple[str, Hashable]:
         version = files.version(name)
         if version is not None:
             return name, version
-    raise ShardError(ErrorKind.READ_MISSING, f"no shard file {' or '.join(names)}")
+    place = f" below {files.where}" if files.is_remote else ""
+    raise ShardError(ErrorKind.READ_MISSING, f"no shard file {' or '.join(names)}{place}")
 
 
 @functools.lru_cache(maxsize=_KEPT_OPEN)
