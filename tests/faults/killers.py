@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from proctor.engines.faults import claim
 from proctor.sources.base import ReadGroup, Source
 from tests.runner.unruly import QUESTION, Calm
 
@@ -80,3 +83,33 @@ class DeadlySource:
             except FileExistsError:
                 return
         segfault()
+
+
+class DiesWriting(Calm):
+    """Whoever marks the answers dies at the first draft of a part that appears, once."""
+
+    def __init__(self, run_dir: str) -> None:
+        self._run_dir = Path(run_dir)
+
+    def parse(self, text: str) -> Any:
+        if all(thread.name != "killer" for thread in threading.enumerate()):
+            threading.Thread(target=self._wait_and_die, name="killer", daemon=True).start()
+        return text
+
+    def _wait_and_die(self) -> None:
+        while not any((self._run_dir / "results").glob(".*.draft")):
+            time.sleep(0.0002)
+        if claim(str(self._run_dir), "died", 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DiesThreeTimes(Calm):
+    """Whoever marks row 9 dies the first three times: as often as Ray tries a task."""
+
+    def __init__(self, run_dir: str) -> None:
+        self._run_dir = run_dir
+
+    def parse(self, text: str) -> Any:
+        if text.endswith(" 9") and claim(self._run_dir, "died", 3):
+            segfault()
+        return text

@@ -23,6 +23,7 @@ from proctor.storage.folder import Folder
 from proctor.supervise import Settings, Supervisor
 
 PULSE_SECONDS = 2.0
+_PULSE_PAUSE = 0.2
 _CARRIED = [
     name for name in INFERRED.names if name in ("row_id", "sample_id", "notice", "prompt", "target", "n_images")
 ]
@@ -92,7 +93,7 @@ class Infer:
 
 
 class Heart:
-    """Tells the hub every `PULSE_SECONDS` that an engine's actor lives and how many rows it has.
+    """Tells the hub, every `PULSE_SECONDS` and soon after a change, that an engine's actor lives and what it has.
 
     Ray does not say when an actor is gone with its node. The thread must not hold the actor: it would never end.
     """
@@ -101,28 +102,35 @@ class Heart:
         self._engine, self._hub = engine, hub
         self._rows = 0
         self._counting = threading.Lock()
+        self._changed = threading.Event()
         self._stopped = threading.Event()
         threading.Thread(target=self._beat, name="proctor-pulse", daemon=True).start()
 
     @contextmanager
     def holding(self, rows: int) -> Iterator[None]:
         """The actor has `rows` more while the block runs."""
-        with self._counting:
-            self._rows += rows
+        self._add(rows)
         try:
             yield
         finally:
-            with self._counting:
-                self._rows -= rows
+            self._add(-rows)
 
     def stop(self) -> None:
         """No more pulses."""
         self._stopped.set()
+        self._changed.set()
+
+    def _add(self, rows: int) -> None:
+        with self._counting:
+            self._rows += rows
+        self._changed.set()
 
     def _beat(self) -> None:
         while not self._stopped.is_set():
+            self._changed.clear()
             self._hub.pulse(self._engine, self._rows)
-            self._stopped.wait(PULSE_SECONDS)
+            self._stopped.wait(_PULSE_PAUSE)
+            self._changed.wait(PULSE_SECONDS)
 
 
 def _outcome(response: Response) -> dict[str, Any]:
