@@ -1,4 +1,4 @@
-"""What may happen to Ray under a run: actors killed or frozen, workers lost, blocks dropped, nodes gone, stores full."""
+"""What happens to Ray under a run: actors killed or frozen, workers lost, blocks dropped, nodes gone, stores full."""
 
 from __future__ import annotations
 

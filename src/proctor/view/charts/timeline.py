@@ -26,7 +26,8 @@ _TROUBLE = (
     "quarantine",
     "oom",
     "poison",
-    "gave_up",
+    "convicted",
+    "cut_short",
     "aside",
 )
 
@@ -84,7 +85,7 @@ def timeline(events: Sequence[Event]) -> Timeline | None:
     bars = [_bar(start, end, across) for start, end in _sweeps(events)]
     others: dict[str, list[Event]] = {}
     for event in events:
-        if not event.kind.startswith("sweep."):
+        if event.kind not in ("sweep.started", "sweep.ended"):
             others.setdefault(event.kind, []).append(event)
     lanes = [Lane("sweeps", _y(0), len(bars), trouble=False, marks=[], bars=bars)]
     ordered = sorted(others.items(), key=lambda item: (not is_trouble(item[0]), item[1][0].time))
