@@ -18,6 +18,7 @@ from proctor.supervise import timing
 from tests.supervise.helpers import Supervised, failures, process_gone, scripted
 
 W = 64
+STALL = 1.5
 Start = Callable[..., Supervised]
 
 DEATHS = {
@@ -64,13 +65,13 @@ def test_a_row_that_kills_the_engine_costs_itself(supervise: Start, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STALLS)
 def test_a_row_that_freezes_the_engine_costs_itself(supervise: Start, tmp_path: Path, kind: Any) -> None:
-    one = supervise(scripted(tmp_path, Fault(kind, rows=(5,))), stall_seconds=0.7)
+    one = supervise(scripted(tmp_path, Fault(kind, rows=(5,))), stall_seconds=STALL)
     responses = one.answers(range(12))
     check_answers(responses, range(12), {5: "infer.stalled"})
     assert responses[5].attempts == 3
     dumps = [tmp_path / "stalls" / f"engine-{start}.txt" for start in (1, 2, 3)]
     assert message(responses[5]) == (
-        f"no progress for 0.7 s with 1 row in the engine; stacks in {dumps[2]}; "
+        f"no progress for {STALL:g} s with 1 row in the engine; stacks in {dumps[2]}; "
         "this row was alone in the engine (3 attempts in all)"
     )
     counters = one.supervisor.counters
@@ -96,14 +97,14 @@ def check_dump(text: str, kind: str) -> None:
 
 def test_a_dump_that_cannot_be_written_costs_nothing_but_itself(supervise: Start, tmp_path: Path) -> None:
     (tmp_path / "stalls" / "engine-1.txt").mkdir(parents=True)
-    one = supervise(scripted(tmp_path, Fault("stall", rows=(5,), times=1)), stall_seconds=0.7)
+    one = supervise(scripted(tmp_path, Fault("stall", rows=(5,), times=1)), stall_seconds=STALL)
     check_answers(one.answers(range(12)), range(12), {})
     assert "(the dump is not whole: Is a directory)" in one.event("engine.stalled").message
 
 
 @pytest.mark.parametrize("kind", [*DEATHS, *STALLS])
 def test_a_fault_that_does_not_come_back_blames_nobody(supervise: Start, tmp_path: Path, kind: Any) -> None:
-    one = supervise(scripted(tmp_path, Fault(kind, rows=(5,), times=1)), stall_seconds=0.7)
+    one = supervise(scripted(tmp_path, Fault(kind, rows=(5,), times=1)), stall_seconds=STALL)
     responses = one.answers(range(W))
     check_answers(responses, range(W), {})
     assert {response.attempts for response in responses.values()} == {2}
@@ -125,6 +126,7 @@ def test_poison_rows_among_many_in_flight(supervise: Start, tmp_path: Path, pois
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_cluster_of_poison_rows_does_not_condemn_the_engine(supervise: Start, tmp_path: Path) -> None:
     """A row that was answered before bears witness for the engine; its second answer is nobody's."""
     poison = range(20, 60)
@@ -173,12 +175,13 @@ def test_a_single_row_without_a_witness_is_convicted(supervise: Start, tmp_path:
     assert responses[5].attempts == 2
 
 
+@pytest.mark.slow
 def test_a_load_that_hangs_is_ended(supervise: Start, tmp_path: Path) -> None:
-    one = supervise(scripted(tmp_path, load_seconds=3600), load_seconds=1.0, init_attempts=1)
+    one = supervise(scripted(tmp_path, load_seconds=3600), load_seconds=4.0, init_attempts=1)
     stalled = one.wait_for("engine.stalled")
     assert stalled.data["phase"] == "load"
     dump = tmp_path / "stalls" / "engine-1.txt"
-    assert stalled.message == f"no progress for 1 s while loading; stacks in {dump}"
+    assert stalled.message == f"no progress for 4 s while loading; stacks in {dump}"
     text = dump.read_text()
     assert "in load" in text
     assert "nanosleep" in text
@@ -225,9 +228,10 @@ def test_a_close_that_hangs_is_bounded(supervise: Start, tmp_path: Path) -> None
     assert one.event("engine.closed").data["crashes"] == 0
 
 
+@pytest.mark.slow
 def test_slow_is_not_stalled(supervise: Start, tmp_path: Path) -> None:
-    one = supervise(scripted(tmp_path, Fault("delay", every=1, seconds=0.3)), stall_seconds=1.5)
-    check_answers(one.answers(range(10)), range(10), {})
+    one = supervise(scripted(tmp_path, Fault("delay", every=1, seconds=0.5)), stall_seconds=2.5)
+    check_answers(one.answers(range(8)), range(8), {})
     assert one.supervisor.counters.stalls == 0
 
 
