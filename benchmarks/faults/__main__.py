@@ -18,13 +18,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from queue import Queue
 from typing import Any, TypeVar
 
 from benchmarks.faults import report
 from benchmarks.faults.cell import KEEP, run_cell
 from benchmarks.faults.data import write_rows
 from benchmarks.faults.matrix import FAULTS, Fault
-from benchmarks.faults.rays import HEAD_CPUS, cluster
+from benchmarks.faults.rays import cluster
 from benchmarks.faults.systems import ROOT, SYSTEMS, System
 
 Named = TypeVar("Named")
@@ -47,9 +48,11 @@ def main() -> None:
         work = Path(stack.enter_context(_work()))
         write_rows(work / "data")
         shares = any(not (fault.own_ray or fault.worker_cpus) for fault in faults)
-        address = stack.enter_context(cluster(arguments.jobs * HEAD_CPUS)).address if shares else None
+        free = Queue[str | None]()  # a Ray for each job: cells side by side must not wait for each other's CPUs
+        for _ in range(arguments.jobs):
+            free.put(stack.enter_context(cluster()).address if shares else None)
         pool = stack.enter_context(ThreadPoolExecutor(arguments.jobs))
-        for row in pool.map(lambda cell: _cell(*cell, work, address), cells):
+        for row in pool.map(lambda cell: _cell(*cell, work, free), cells):
             report.merge(row)
             print(report.line(row), flush=True)
     report.write()
@@ -84,10 +87,14 @@ def _chosen(names: Sequence[str], known: dict[str, Named], what: str) -> list[Na
     return [known[name] for name in names or known]
 
 
-def _cell(system: System, fault: Fault, work: Path, address: str | None) -> dict[str, Any]:
+def _cell(system: System, fault: Fault, work: Path, free: Queue[str | None]) -> dict[str, Any]:
     """One cell; one with a file system of its own runs in namespaces of its own, where it may mount."""
     if fault.disk_mb is None:
-        return run_cell(system, fault, work, address)
+        address = free.get()
+        try:
+            return run_cell(system, fault, work, address)
+        finally:
+            free.put(address)
     out = work / f"{fault.name}-{system.name}.json"
     command = [sys.executable, "-m", "benchmarks.faults", "--cell", system.name, fault.name, str(work), str(out)]
     try:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.faults.account import account
 from benchmarks.faults.data import damaged, truth, write_rows
 from benchmarks.faults.processes import MARK, end, marked, orphans, title, wait_until
-from benchmarks.faults.rays import Cluster, cluster, job_environment
+from benchmarks.faults.rays import RAY_ENVIRONMENT, Cluster, cluster, job_environment
 from benchmarks.faults.systems import ROOT, Place, System
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Cell:
         self._logs += 1
         log = self._log(self._logs)
         own = {MARK: self.id, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": "1"}
-        env = {**os.environ, **own, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+        env = {**os.environ, **own, **RAY_ENVIRONMENT}
         if self.place.address is not None:
             env |= job_environment(own)
         # A job in the background of a shell ignores Ctrl-C, and so would all that it starts.

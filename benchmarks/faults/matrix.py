@@ -51,7 +51,7 @@ class Fault:
     store_mb: int | None = None
     disk_mb: int | None = None
     pixels: int | None = None
-    limit: float = 150.0
+    limit: float = 240.0
 
     @property
     def baseline(self) -> str:
@@ -61,7 +61,7 @@ class Fault:
 
 def _engine(name: str, what: str, kind: str, rows: tuple[int, ...] = (HIT,), **more: Any) -> Fault:
     """A fault planted in front of the engine at chosen rows; one with `times` passes, and leaves nobody guilty."""
-    limit = more.pop("limit", 120.0)
+    limit = more.pop("limit", 240.0)
     guilty = frozenset() if "times" in more or kind == "delay" else frozenset(rows)
     planted = Planted(faults=({"kind": kind, "rows": list(rows), **more},))
     return Fault(f"engine.{name}", what, guilty, planted, limit=limit)
@@ -88,8 +88,8 @@ FAULTS = (
     Fault("none", "nothing: the control"),
     Fault("none.own_ray", "nothing, with a Ray that the driver starts itself", own_ray=True),
     _engine("segfault", "one row kills the engine by SIGSEGV, each time", "crash"),
-    _engine("segfault.three_rows", "three rows far apart do", "crash", (333, HIT, 1501), limit=180.0),
-    _engine("segfault.neighbours", "forty neighbouring rows do", "crash", _NEIGHBOURS, limit=420.0),
+    _engine("segfault.three_rows", "three rows far apart do", "crash", (333, HIT, 1501)),
+    _engine("segfault.neighbours", "forty neighbouring rows do", "crash", _NEIGHBOURS, limit=600.0),
     _engine("segfault.once", "the engine dies by SIGSEGV once and never again", "crash", times=1),
     Fault(
         "engine.sigkill.once",
@@ -100,8 +100,8 @@ FAULTS = (
     _engine("exception", "one row raises an exception out of the engine", "raise"),
     _engine("exception.once", "an exception out of the engine, once", "raise", times=1),
     _engine("memory_error", "one row raises MemoryError", "oom"),
-    _engine("stall.sleep", "one row freezes the engine in a sleep", "stall", limit=180.0),
-    _engine("stall.gil", "one row freezes the engine with the interpreter's lock held", "hold_gil", limit=180.0),
+    _engine("stall.sleep", "one row freezes the engine in a sleep", "stall"),
+    _engine("stall.gil", "one row freezes the engine with the interpreter's lock held", "hold_gil"),
     _engine("stall.once", "the engine freezes once", "stall", times=1),
     _engine("stall.gil.once", "the engine freezes once with the interpreter's lock held", "hold_gil", times=1),
     Fault(
@@ -151,7 +151,6 @@ FAULTS = (
         "a node with an engine goes down; another comes 3 s later",
         action=actions.lose_node,
         worker_cpus=(4, 4),
-        limit=180.0,
     ),
     Fault(
         "ray.store_small",
@@ -177,7 +176,6 @@ FAULTS = (
         before_restart=actions.free_disk,
         own_ray=True,
         disk_mb=32,
-        limit=180.0,
     ),
     Fault(
         "output.read_only",
@@ -186,7 +184,6 @@ FAULTS = (
         before_restart=actions.unlock_disk,
         own_ray=True,
         disk_mb=32,
-        limit=180.0,
     ),
 )
 """All of them, in the order of the matrix."""

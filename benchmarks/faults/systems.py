@@ -98,7 +98,7 @@ def proctor_command(place: Place, planted: Planted) -> list[str]:
         },
         # Exit code 2 for many errors is not what is measured here.
         "limits": {"stall_seconds": STALL_SECONDS, "load_seconds": 30.0, "init_attempts": 3, "max_error_rate": 1.0},
-        "stream": {"block_rows": 64},
+        "stream": {"block_rows": 64, "prepare_cpus": 1.0},  # as many workers as the naive pipeline gets
         "ray": {"cpus": HEAD_CPUS} if place.address is None else {"address": place.address},
     }
     if place.store_mb is not None:
