@@ -13,7 +13,8 @@ from proctor.results.parts import write_tombstone_part
 from proctor.rows import ErrorKind
 from proctor.storage.folder import Place, open_folder
 
-_ROWS_A_PART = 100_000
+_ROWS_A_PART = 500_000
+_UNSEEN = LastError(ErrorKind.LOST.value, "no worker returned this row")
 
 
 def write_tombstones(run: Place, checkpoint: str, missing: BitMap64, schema: pa.Schema, sweep: int) -> None:
@@ -23,22 +24,17 @@ def write_tombstones(run: Place, checkpoint: str, missing: BitMap64, schema: pa.
     """
     folder = open_folder(run)
     errors = last_errors(folder.below("attempts"), checkpoint)
-    now = datetime.now(UTC)
-    unseen = LastError(ErrorKind.LOST.value, "no worker returned this row")
+    facts = {"checkpoint": checkpoint, "sweep": sweep, "finished_at": datetime.now(UTC)}
     remaining = iter(missing)
     while ids := list(islice(remaining, _ROWS_A_PART)):
-        rows = []
-        for row_id in ids:
-            last = errors.get(row_id, unseen)
-            rows.append(
-                {
-                    "row_id": row_id,
-                    "checkpoint": checkpoint,
-                    "sample_id": last.sample_id,
-                    "error_kind": last.kind,
-                    "error_message": last.message,
-                    "sweep": sweep,
-                    "finished_at": now,
-                }
-            )
-        write_tombstone_part(folder.below("results"), checkpoint, pa.Table.from_pylist(rows, schema=schema))
+        last = [errors.get(row_id, _UNSEEN) for row_id in ids]
+        # By column: an interrupted run may leave millions of rows, and whoever interrupted it is waiting.
+        columns = {
+            **{field.name: pa.nulls(len(ids), field.type) for field in schema},
+            **{name: pa.repeat(pa.scalar(value, schema.field(name).type), len(ids)) for name, value in facts.items()},
+            "row_id": ids,
+            "sample_id": [error.sample_id for error in last],
+            "error_kind": [error.kind for error in last],
+            "error_message": [error.message for error in last],
+        }
+        write_tombstone_part(folder.below("results"), checkpoint, pa.table(columns, schema=schema))

@@ -14,8 +14,10 @@ from typing import Any
 
 import ray
 
-from proctor.rows import UserError
+from proctor.rows import UserError, told
 from proctor.spec import RunSpec
+
+_STARTS = 3
 
 
 @contextmanager
@@ -68,13 +70,29 @@ def _connect(spec: RunSpec) -> None:
             raise UserError(f"no Ray cluster: {error}", where=f"ray.address {spec.ray.address!r}") from error
         return
     store = spec.ray.object_store_mb
-    with _silent():
-        ray.init(
-            num_cpus=spec.ray.cpus or max(os.cpu_count() or 1, round(wanted_cpus(spec) + 0.5)),
-            object_store_memory=None if store is None else store * 1_000_000,
-            include_dashboard=False,
-            **common,
-        )
+    _start(
+        num_cpus=spec.ray.cpus or max(os.cpu_count() or 1, round(wanted_cpus(spec) + 0.5)),
+        object_store_memory=None if store is None else store * 1_000_000,
+        include_dashboard=False,
+        **common,
+    )
+
+
+def _start(**options: Any) -> None:
+    """Starts a Ray on this machine; on a busy one it may not be up in the time that Ray gives itself."""
+    for attempt in range(1, _STARTS + 1):
+        try:
+            with _silent():
+                ray.init(**options)
+            return
+        except Exception as error:  # Ray raises a bare Exception here
+            ray.shutdown()
+            if attempt == _STARTS:
+                raise UserError(
+                    f"Ray does not start: {told(error)}",
+                    where="ray",
+                    fix="look at the load and the free memory of this machine, or set ray.address",
+                ) from error
 
 
 @contextmanager
