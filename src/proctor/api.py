@@ -8,7 +8,7 @@ from dataclasses import replace
 from proctor.rows import Event
 from proctor.runner.loop import run as run_loop
 from proctor.runner.outcome import RunOutcome
-from proctor.runner.progress import Observer, quiet
+from proctor.runner.snapshot import Observer, quiet
 from proctor.spec import RunSpec
 from proctor.view.report import write_report
 

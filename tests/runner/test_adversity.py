@@ -9,7 +9,7 @@ import pytest
 from proctor.api import run
 from proctor.runner import loop
 from proctor.runner.outcome import RunOutcome
-from proctor.runner.progress import Progress
+from proctor.runner.snapshot import Progress
 from proctor.spec import PythonTaskSpec
 from tests.runner.helpers import MakeSpec
 

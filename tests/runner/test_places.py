@@ -17,7 +17,8 @@ from proctor.runner.begin import begin
 from proctor.runner.course import Sweep
 from proctor.runner.exam import Exam
 from proctor.runner.outcome import ExitCode, conclude
-from proctor.runner.progress import Tracker, quiet
+from proctor.runner.progress import Tracker
+from proctor.runner.snapshot import quiet
 from proctor.runner.status import read_status
 from proctor.runner.stoppable import Stopped
 from proctor.runner.watch import WatchedSweep

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proctor.cli.output import json_line, stdout, table
 from proctor.results import Ledger
 from proctor.runner.outcome import ExitCode, RunOutcome
-from proctor.runner.progress import status_json
+from proctor.runner.snapshot import status_json
 from proctor.tasks import Summary
 
 _VERDICTS = {

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from proctor.cli.output import duration, json_line, stdout, table
-from proctor.runner.progress import Observer, Progress, status_json
+from proctor.runner.snapshot import Observer, Progress, status_json
 from proctor.runner.status import RunStatus
 
 _LINE_SECONDS = 10.0

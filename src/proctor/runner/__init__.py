@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from proctor.runner.loop import run
     from proctor.runner.outcome import RunOutcome
     from proctor.runner.plan import Plan, make_plan
-    from proctor.runner.progress import Observer, Progress
+    from proctor.runner.snapshot import Observer, Progress
     from proctor.runner.status import RunStatus, read_status
 
 _HOMES = {
-    "Observer": "progress",
+    "Observer": "snapshot",
     "Plan": "plan",
-    "Progress": "progress",
+    "Progress": "snapshot",
     "RunOutcome": "outcome",
     "RunStatus": "status",
     "make_plan": "plan",

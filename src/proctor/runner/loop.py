@@ -25,7 +25,8 @@ from proctor.runner.exam import Exam
 from proctor.runner.hub import HubClient
 from proctor.runner.interrupts import interruptible
 from proctor.runner.outcome import RunOutcome, conclude
-from proctor.runner.progress import Observer, Tracker, quiet
+from proctor.runner.progress import Tracker
+from proctor.runner.snapshot import Observer, quiet
 from proctor.runner.stoppable import Stopped
 from proctor.runner.stream import stream
 from proctor.runner.watch import WatchedSweep

@@ -13,7 +13,8 @@ import duckdb
 from proctor.results import Reconciliation, RunDir, reconcile, settle, write_tombstones
 from proctor.rows import Event, told
 from proctor.runner.exam import Exam
-from proctor.runner.progress import Progress, Tracker, status_json
+from proctor.runner.progress import Tracker
+from proctor.runner.snapshot import Progress, status_json
 from proctor.tasks import Summary
 
 _HASTY_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""How a run goes, as numbers: kept by the driver, shown by whoever asks."""
+"""How a run goes: the driver adds up what comes back, watches each sweep, and tells whoever asks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from proctor.results import Settled
@@ -16,6 +16,7 @@ from proctor.rows import Event
 from proctor.runner.course import Sweep, Swept
 from proctor.runner.exam import Exam
 from proctor.runner.hub import HubClient, HubView
+from proctor.runner.snapshot import CheckpointProgress, Observer, Progress, status_json
 from proctor.runner.watch import Sight, Verdict, WatchedSweep, judge
 from proctor.storage.base import StorageError
 
@@ -23,57 +24,6 @@ _TICK = 0.5
 """Seconds between two looks."""
 _STATUS_SECONDS = 2.0
 """Seconds between two writings of ``status.json``."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointProgress:
-    """One checkpoint so far.
-
-    Attributes:
-        total: rows to answer.
-        before: rows that earlier runs had done.
-        done: rows with a final record, `before` included.
-        answered: rows answered by this run.
-        errors: final errors of this run, by kind.
-        retries: retryable errors of this run, by kind.
-        output_tokens: tokens decoded by this run.
-    """
-
-    total: int
-    before: int = 0
-    done: int = 0
-    answered: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
-    retries: Counter[str] = field(default_factory=Counter)
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """A snapshot of a run.
-
-    Attributes:
-        seconds: since the run began.
-        active: checkpoint and sweep that are under way, None between them.
-        rate: rows a second over the last half minute or so.
-        eta_seconds: until every row of every checkpoint is done, None while unknown.
-        events: events so far, by kind.
-    """
-
-    checkpoints: dict[str, CheckpointProgress]
-    seconds: float = 0.0
-    active: tuple[str, int] | None = None
-    rate: float = 0.0
-    eta_seconds: float | None = None
-    events: dict[str, int] = field(default_factory=dict)
-
-
-Observer = Callable[[Progress], None]
-"""Is handed a snapshot about twice a second, from a thread of its own."""
-
-
-def quiet(progress: Progress) -> None:
-    """An observer that shows nothing."""
 
 
 class Tracker:
@@ -247,28 +197,3 @@ class Rate:
         if not self._marks:
             return 0.0
         return sum(rows for _, rows in self._marks) / max(now - self._marks[0][0], _TICK)
-
-
-def status_json(progress: Progress, state: str) -> dict[str, Any]:
-    """Plain data for ``status.json``."""
-    return {
-        "state": state,
-        "time": time.time(),
-        "seconds": round(progress.seconds, 1),
-        "active": progress.active,
-        "rate": round(progress.rate, 2),
-        "eta_seconds": None if progress.eta_seconds is None else round(progress.eta_seconds),
-        "events": progress.events,
-        "checkpoints": {
-            name: {
-                "total": x.total,
-                "before": x.before,
-                "done": x.done,
-                "answered": x.answered,
-                "errors": x.errors,
-                "retries": x.retries,
-                "output_tokens": x.output_tokens,
-            }
-            for name, x in progress.checkpoints.items()
-        },
-    }
