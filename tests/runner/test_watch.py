@@ -61,8 +61,9 @@ def test_rows_with_an_engine_that_is_gone_are_fetched_back() -> None:
 
 
 def test_idle_engines_and_nothing_coming_means_stuck_readers() -> None:
-    idle = HubView({}, {}, {"a": Pulse(1.0, 0)})
+    idle = HubView({}, {}, {"a": Pulse(1.0, 0)}, still=110.0)
     assert judge(Sight(109.0, idle, 0, 0), LIMITS, 1) is None
+    assert judge(Sight(500.0, idle._replace(still=109.0), 0, 0), LIMITS, 1) is None, "rows went through an engine"
     verdict = judge(Sight(110.0, idle, 0, 0), LIMITS, 1)
     assert verdict is not None
     assert (verdict.reason, verdict.swept) == (

@@ -33,11 +33,15 @@ class Pulse(NamedTuple):
 
 
 class HubView(NamedTuple):
-    """What the hub has heard: events by kind, engines whose breaker is open with the reason, pulses by engine."""
+    """What the hub has heard: events by kind, engines whose breaker is open with the reason, pulses by engine.
+
+    `still` is how many seconds ago an engine last came up, took rows or gave them back.
+    """
 
     events: dict[str, int]
     broken: dict[str, str]
     pulses: dict[str, Pulse]
+    still: float = 0.0
 
 
 class _Hub:
@@ -49,6 +53,7 @@ class _Hub:
         self._broken: dict[str, str] = {}
         self._pulses: dict[str, tuple[float, int]] = {}
         self._past: set[str] = set()
+        self._moved_at = time.monotonic()
         self._trail = Trail()
 
     def emit(self, line: bytes) -> None:
@@ -70,8 +75,12 @@ class _Hub:
                 return
 
     def pulse(self, engine: str, rows: int) -> None:
-        if engine not in self._past:
-            self._pulses[engine] = (time.monotonic(), rows)
+        if engine in self._past:
+            return
+        now = time.monotonic()
+        if engine not in self._pulses or self._pulses[engine][1] != rows:
+            self._moved_at = now
+        self._pulses[engine] = (now, rows)
 
     def enter(self, row: int, stage: str) -> None:
         self._trail.enter(row, stage)
@@ -93,7 +102,7 @@ class _Hub:
     def view(self) -> HubView:
         now = time.monotonic()
         pulses = {engine: Pulse(now - at, rows) for engine, (at, rows) in self._pulses.items()}
-        return HubView(dict(self._counts), dict(self._broken), pulses)
+        return HubView(dict(self._counts), dict(self._broken), pulses, now - self._moved_at)
 
 
 class HubClient:

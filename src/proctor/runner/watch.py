@@ -106,6 +106,6 @@ def _stuck(sight: Sight, limits: LimitsSpec) -> Verdict | None:
     """Engines are there and have no rows: whoever reads, prepares or marks does not come back."""
     still = STILL_SECONDS + 5 * limits.stall_seconds
     idle = bool(sight.hub.pulses) and not any(pulse.rows for pulse in sight.hub.pulses.values())
-    if sight.silent < still or not idle:
+    if min(sight.silent, sight.hub.still) < still or not idle:
         return None
     return Verdict(f"nothing has moved for {still:g} s: rows are stuck in reading, preparing or marking", Swept())
