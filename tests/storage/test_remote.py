@@ -23,6 +23,7 @@ hadro = pytest.importorskip("hadro")
 SIZE = 300_000
 DATA = random.Random(5).randbytes(SIZE)
 PIECE = 100_000
+ODD = "odd #1?%20+ é"
 LIMITS = {"attempts": 4, "read_seconds": 0.5, "retry_seconds": 20.0}
 
 
@@ -33,6 +34,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (root / "bucket" / "data" / "in").mkdir(parents=True)
     (root / "bucket" / "data" / "file").write_bytes(DATA)
     (root / "bucket" / "data" / "in" / "empty").write_bytes(b"")
+    (root / "bucket" / "data" / "in" / ODD).write_bytes(DATA[:4])
     with hadro.Server(data=str(root)) as server:
         yield server.endpoint.removeprefix("http://")
 
@@ -69,6 +71,11 @@ def test_a_file_comes_in_pieces(files: Remote, proxy: FaultProxy) -> None:
     assert [asked.range for asked in proxy.asked[-2:]] == ["bytes=99990-199989", "bytes=199990-250000"]
 
 
+@pytest.mark.parametrize("name", ["./file", f"in/./{ODD}", ".//file"])
+def test_names_are_taken_as_they_are(files: Remote, name: str) -> None:
+    assert files.read(name, 0, 4) == DATA[:4]
+
+
 def test_an_empty_file(files: Remote) -> None:
     assert files.stat("in/empty").size == 0
     assert files.read("in/empty", 0, 0) == b""
@@ -82,7 +89,7 @@ def test_it_travels_pickled_and_compares_by_value(files: Remote) -> None:
 
 
 def test_files_are_listed_where_there_is_a_way_to(files: Remote) -> None:
-    assert sorted(files.names()) == (["file", "in/empty"] if files.url.startswith("s3") else [])
+    assert sorted(files.names()) == (["file", "in/empty", f"in/{ODD}"] if files.url.startswith("s3") else [])
 
 
 def test_the_environment_may_name_the_server(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -232,7 +233,8 @@ def _connect(url: str, options: StorageOptions) -> Connection:
 
 
 def _join(prefix: str, name: str) -> str:
-    return f"{prefix}/{name}" if prefix else name
+    plain = str(PurePosixPath(name))  # stores take no "./" and no "//"
+    return f"{prefix}/{plain}" if prefix else plain
 
 
 def _status(error: Exception) -> int | None:
