@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import Queue
@@ -52,7 +52,8 @@ def main() -> None:
         for _ in range(arguments.jobs):
             free.put(stack.enter_context(cluster()).address if shares else None)
         pool = stack.enter_context(ThreadPoolExecutor(arguments.jobs))
-        for row in pool.map(lambda cell: _cell(*cell, work, free), cells):
+        for done in as_completed([pool.submit(_cell_or_why_not, *cell, work, free) for cell in cells]):
+            row = done.result()
             report.merge(row)
             print(report.line(row), flush=True)
     report.write()
@@ -85,6 +86,14 @@ def _chosen(names: Sequence[str], known: dict[str, Named], what: str) -> list[Na
     if unknown:
         sys.exit(f"no {what} {unknown[0]!r}; there are {', '.join(known)}")
     return [known[name] for name in names or known]
+
+
+def _cell_or_why_not(system: System, fault: Fault, work: Path, free: Queue[str | None]) -> dict[str, Any]:
+    """One cell; where the harness itself fails the matrix goes on and the cell says so."""
+    try:
+        return _cell(system, fault, work, free)
+    except Exception as error:
+        return report.left_out(system.name, fault.name, f"the harness failed: {error!r}")
 
 
 def _cell(system: System, fault: Fault, work: Path, free: Queue[str | None]) -> dict[str, Any]:
