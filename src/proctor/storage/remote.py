@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import (
-    BaseError,
-    NotSupportedError,
-    PermissionDeniedError,
-    PreconditionError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from proctor.rows import UserError
@@ -206,19 +200,18 @@ class Remote:
 
     def _sorted(self, name: str, error: Exception) -> RemoteError | _PassingError:
         """Sorts an error of obstore by what can be done about it."""
-        url, what = self.url_of(name), _what(error)
-        if isinstance(error, FileNotFoundError):
-            return RemoteError("missing", f"{url}: not there ({what})")
-        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-            return RemoteError("denied", f"{url}: access denied ({what}); {_ASK_FOR_ACCESS}")
+        url, what, status = self.url_of(name), _what(error), _status(error)
         if any(service in str(error) for service in _KEY_SERVICES):
             cure = "set them in the environment, or storage.anonymous for a public bucket"
             return RemoteError("denied", f"{url}: no credentials; {cure}")
+        if isinstance(error, FileNotFoundError) or status == 404:
+            return RemoteError("missing", f"{url}: not there ({what})")
+        if status in (401, 403):
+            return RemoteError("denied", f"{url}: access denied ({what}); {_ASK_FOR_ACCESS}")
         if isinstance(error, PreconditionError):
-            return RemoteError("failed", f"{url}: was replaced while it was read")
+            return RemoteError("failed", f"{url}: was replaced while it was read; try again later")
         if isinstance(error, NotSupportedError):
             return RemoteError("failed", f"{url}: the server does not serve ranges of files; use one that does")
-        status = _status(error)
         if status is None and not _BROKEN.search(str(error)):
             return RemoteError("failed", f"{url}: {what}")
         if status is not None and status < 500 and status not in _PASSING_STATUS:

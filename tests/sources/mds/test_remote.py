@@ -48,9 +48,9 @@ def storage(proxy: FaultProxy) -> StorageOptions:
 
 
 @pytest.fixture
-def dataset(bucket: tuple[Path, str], request: pytest.FixtureRequest) -> Path:
+def dataset(bucket: tuple[Path, str]) -> Path:
     """Thirty rows in four shards with hashes, in a folder of the bucket."""
-    return make(bucket[0] / request.node.name.strip("]").replace("[", "-"), hashes=["sha1"])
+    return make(Path(tempfile.mkdtemp(dir=bucket[0])), hashes=["sha1"])
 
 
 def make(path: Path, **options: Any) -> Path:
@@ -78,8 +78,10 @@ def test_rows_are_those_of_the_local_files(
     assert MDSSource(url(path), storage=storage).fingerprint() == MDSSource(path).fingerprint()
 
 
-def test_the_index_itself_may_be_named(dataset: Path, storage: StorageOptions) -> None:
-    assert len(MDSSource(f"{url(dataset)}/index.json", storage=storage).expected()) == 30
+@pytest.mark.parametrize("end", ["", "/", "/index.json"])
+def test_a_url_may_end_as_people_write_it(dataset: Path, storage: StorageOptions, end: str) -> None:
+    assert inspect(url(dataset) + end, storage).path == url(dataset)
+    assert inspect(f"file://{dataset}{end}").path == str(dataset)
 
 
 def test_a_shard_is_fetched_once_for_all_its_groups(dataset: Path, proxy: FaultProxy, storage: StorageOptions) -> None:
@@ -193,6 +195,14 @@ def test_a_damaged_index_is_named_by_its_url(dataset: Path, storage: StorageOpti
     (dataset / "index.json").write_bytes(b"<html>")
     with pytest.raises(UserError, match=f"{url(dataset)}/index.json: not JSON"):
         MDSSource(url(dataset), storage=storage)
+
+
+def test_verify_needs_no_permission_to_list(dataset: Path, proxy: FaultProxy, storage: StorageOptions) -> None:
+    proxy.faults = [Fault("/bucket", "status", status=403)]
+    assert list(verify(url(dataset), storage)) == []
+    proxy.faults = [Fault("/bucket", "status", status=500)]
+    with pytest.raises(UserError, match=r"HTTP 500 Planted \(3 tries\)"):
+        list(verify(url(dataset), storage))
 
 
 def test_inspect_and_verify(dataset: Path, storage: StorageOptions) -> None:

@@ -80,7 +80,7 @@ def dataset_files(path: str | Path, storage: StorageOptions | None = None) -> Da
     from proctor.storage.connect import StorageOptions
     from proctor.storage.remote import Remote
 
-    remote = Remote(text, storage or StorageOptions())
+    remote = Remote(text.rstrip("/"), storage or StorageOptions())
     remote.check()
     return RemoteFiles(remote)
 
@@ -182,8 +182,15 @@ class RemoteFiles:
             return mapped(file)
 
     def names(self) -> list[str]:
-        """All objects below the URL; none on a web server, which cannot list them."""
-        return sorted(self.remote.names())
+        """All objects below the URL; none where they cannot be listed: on a web server, or without the permission."""
+        from proctor.storage.remote import RemoteError
+
+        try:
+            return sorted(self.remote.names())
+        except RemoteError as error:
+            if error.reason == "denied":
+                return []
+            raise UserError(error.message) from None
 
 
 def mapped(file: BinaryIO) -> Bytes:
