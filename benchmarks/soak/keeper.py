@@ -38,11 +38,11 @@ class Settings:
     """What a soak is made of. Seconds are those of the clock of the chaos."""
 
     rows: int = 100_000
-    seed: int = 0
+    seed: int = 1
     minutes: float = 30.0
     every: float = 5.0
     large_every: float = 100.0
-    row_ms: float = 8.0
+    row_ms: float = 4.0
     block_rows: int = 512
 
 
@@ -51,7 +51,7 @@ class Life:
     """One driver from its start until the last of its processes is gone.
 
     Attributes:
-        cause: the faults that hit the driver itself or its disk.
+        cause: the faults that hit the driver itself or its disk, or why the soak ended it.
         ended: how it ended, in words.
         gone_s: seconds until nothing of it was left.
         orphans: what was still there when there should have been nothing, with its state.
@@ -115,21 +115,25 @@ class Keeper:
         self.lives.append(life)
         print(f"driver {life.number} starts at {self.seconds:.0f} s, {life.rows_before:,} rows done", flush=True)
         process = self._start(life.number)
-        began = time.monotonic()
-        moved_at, rows = began, life.rows_before
+        up_at = moved_at = time.monotonic()
+        up, rows = False, life.rows_before
         while process.poll() is None:
             now = time.monotonic()
+            if not up:
+                up, up_at = self._sampler.roles[0] == self._mark() and "hub" in self._sampler.roles[1], now
             if self._sampler.done != rows:
                 moved_at, rows = now, self._sampler.done
             if self.seconds >= 60 * self._settings.minutes:
+                life.cause.append("end of the soak's time")
                 process.kill()
             elif now - moved_at >= HANG_SECONDS:
                 self._report_hang(life, process.pid)
+                life.cause.append("hang")
                 process.kill()
-            else:
-                self._strike_if_due(self._clock + now - began, life, process)
+            elif up:
+                self._strike_if_due(self._clock + now - up_at, life, process)
             time.sleep(0.05)
-        self._clock += time.monotonic() - began
+        self._clock += time.monotonic() - up_at if up else 0.0
         self._close(life, process.returncode)
 
     def _strike_if_due(self, clock: float, life: Life, process: subprocess.Popen[bytes]) -> None:

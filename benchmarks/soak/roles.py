@@ -15,7 +15,7 @@ _SCRIPTS = (
     (" -m proctor run ", "driver"),
 )
 _RAY_ACTORS = ("ray::_StatsActor", "ray::ActorLocationTracker", "ray::_AutoscalingCoordinatorActor")
-_ENGINES_OWN = frozenset({"engine", "helper", "warden"})
+_ENGINES_OWN = frozenset({"engine", "helper", "warden", "check"})
 _AT_WORK = {"worker.reading": ("ReadRows", "prepare"), "worker.writing": ("finish",), "worker.idle": ("ray::IDLE",)}
 
 
@@ -34,8 +34,13 @@ def role_of(command: str) -> str:
 
 
 def by_role(mark: str) -> list[tuple[str, psutil.Process]]:
-    """Live processes of the driver with this mark, itself included, in order of their numbers."""
-    return [(role_of(title(process)), process) for process in sorted(marked(mark), key=lambda found: found.pid)]
+    """Live processes of the driver with this mark, itself included, in order of their numbers.
+
+    An engine that the driver itself has started only checks the spec.
+    """
+    found = [(role_of(title(process)), process) for process in sorted(marked(mark), key=lambda one: one.pid)]
+    drivers = {process.pid for role, process in found if role == "driver"}
+    return [("check" if role == "engine" and _parent(process) in drivers else role, process) for role, process in found]
 
 
 def of_role(mark: str, role: str) -> list[psutil.Process]:
@@ -50,6 +55,12 @@ def of_engines(mark: str) -> list[psutil.Process]:
 
 def engine_name(process: psutil.Process, role: str) -> str | None:
     """The name under which events tell of the engine that an engine's or an actor's process belongs to."""
+    pid = _parent(process) if role == "engine" else process.pid
+    return f":{pid}" if pid else None
+
+
+def _parent(process: psutil.Process) -> int:
+    """Number of the parent, 0 once the process is gone."""
     with contextlib.suppress(psutil.Error):
-        return f":{process.ppid() if role == 'engine' else process.pid}"
-    return None
+        return process.ppid()
+    return 0

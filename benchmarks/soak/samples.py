@@ -65,6 +65,8 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="soak-samples", daemon=True)
         self.samples: list[Sample] = []
         self.done = 0
+        self.roles: tuple[str, frozenset[str]] = ("", frozenset())
+        """Of the last look: the mark, and the roles that there were."""
 
     def __enter__(self) -> Sampler:
         self._thread.start()
@@ -78,7 +80,10 @@ class Sampler:
         while not self._stop.is_set():
             self.done = self._rows()
             now = time.time()
-            for role, process in by_role(self._mark()):
+            mark = self._mark()
+            found = by_role(mark)
+            self.roles = (mark, frozenset(role for role, _ in found))
+            for role, process in found:
                 with contextlib.suppress(psutil.Error, OSError):
                     memory, files = process.memory_info(), process.num_fds()
                     key = (process.pid, process.create_time())

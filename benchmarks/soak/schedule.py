@@ -34,7 +34,7 @@ class Strike(NamedTuple):
     """One fault to come.
 
     Attributes:
-        at: seconds on the clock of the chaos, which runs while a driver runs.
+        at: seconds on the clock of the chaos, which runs while a driver is up: from its first actor to its end.
         kind: a key of `SMALL` or `LARGE`.
         draw: in [0, 1): picks the target among those that live then.
     """
