@@ -16,7 +16,9 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from pyroaring import BitMap64
 
+from proctor.results import RunDir
 from proctor.results.settle import done_ids
 from tests.runner.helpers import write_rows
 
@@ -124,3 +126,31 @@ def test_an_interrupt_leaves_a_run_that_can_be_resumed(spec_file: Path, number: 
     code, _ = finish(spec_file)
     assert code == 0
     assert_complete_and_unique(run_dir)
+
+
+def test_files_that_a_power_cut_left_half_written_cost_their_own_rows(spec_file: Path) -> None:
+    run_dir = spec_file.parent / "run"
+    process = start(spec_file)
+    wait_for_rows(run_dir, 400)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 15
+    while engine_processes(spec_file) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    last = max((run_dir / "results").glob("part-*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    rows = pq.read_table(last)["row_id"].to_pylist()
+    last.write_bytes(last.read_bytes()[: last.stat().st_size // 2])
+    with (run_dir / "events.jsonl").open("ab") as file:
+        file.write(b'{"kind":"engine.crashed","time":17')
+    before = done_ids(run_dir / "results", "ck")
+    assert before.isdisjoint(BitMap64(rows))
+
+    code, done = finish(spec_file)
+    assert code == 0
+    assert_complete_and_unique(run_dir)
+    assert [path.name for path in (run_dir / "aside").iterdir()] == [last.name]
+    assert done["progress"]["ck"]["before"] == len(before)
+    events = RunDir(str(run_dir)).events()
+    assert [event.rows for event in events if event.kind == "part.set_aside"] == [()]
+    assert last.name in next(event.message for event in events if event.kind == "part.set_aside")
+    assert sum(event.kind == "sweep.started" for event in events) == 2, "no event was lost with the line that was cut"

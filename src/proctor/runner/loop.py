@@ -10,6 +10,7 @@ sweep, or the next run of the same command, has them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 
 from pyroaring import BitMap64
@@ -67,7 +68,8 @@ def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> Ru
 
 def evaluate(exam: Exam, tracker: Tracker) -> None:
     """Takes the checkpoints one after another; Ray starts only when there is something left to do."""
-    open_rows = {name: exam.expected - _done(exam, name, tracker) for name in tracker.checkpoints}
+    tell = exam.run.append_event
+    open_rows = {name: exam.expected - _done(exam, name, tracker, tell) for name in tracker.checkpoints}
     if not any(open_rows.values()):
         return
     with cluster(exam.spec), tracker.watching(HubClient.start(exam.run.folder)) as hub:
@@ -90,7 +92,7 @@ def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hu
         swept = sweep_once(exam, sweep, todo, tracker, hub)
         tracker.check_held()
         convict(exam, sweep, todo, hub, ended=not (swept.failed or swept.halted))
-        left = exam.expected - _done(exam, checkpoint, tracker)
+        left = exam.expected - _done(exam, checkpoint, tracker, hub.emit)
         hub.emit(Event("sweep.ended", count=len(left), message=f"{checkpoint}: {len(left)} rows left"))
         if not course.goes_on(todo, left, swept):
             return
@@ -128,7 +130,9 @@ def _cut_short(sweep: Sweep, tracker: Tracker, hub: HubClient, reason: str, swep
     return swept
 
 
-def _done(exam: Exam, checkpoint: str, tracker: Tracker) -> BitMap64:
+def _done(exam: Exam, checkpoint: str, tracker: Tracker, tell: Callable[[Event], None]) -> BitMap64:
     settled = settle(exam.run.results, checkpoint)
+    for part in settled.set_aside:
+        tell(Event("part.set_aside", action="its rows run again", message=f"{part} cannot be read, it is in aside/"))
     tracker.settled(checkpoint, settled)
     return settled.done
