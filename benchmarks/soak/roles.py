@@ -43,11 +43,6 @@ def by_role(mark: str) -> list[tuple[str, psutil.Process]]:
     return [("check" if role == "engine" and _parent(process) in drivers else role, process) for role, process in found]
 
 
-def of_role(mark: str, role: str) -> list[psutil.Process]:
-    """Those in one role."""
-    return [process for found, process in by_role(mark) if found == role]
-
-
 def of_engines(mark: str) -> list[psutil.Process]:
     """Engines with all that belongs to them."""
     return [process for role, process in by_role(mark) if role in _ENGINES_OWN]

@@ -12,11 +12,12 @@ from pathlib import Path
 import psutil
 
 from benchmarks.faults.processes import polled, send, title
-from benchmarks.soak.roles import engine_name, of_role
+from benchmarks.soak.roles import by_role, engine_name, role_of
 from benchmarks.soak.schedule import Strike
 
 PATIENCE_SECONDS = 3.0
 """How long a fault waits for a target before it is given up."""
+RELIST_SECONDS = 0.5
 DISK_FULL_SECONDS = 5.0
 _SIGNALS = {
     "kill": signal.SIGKILL,
@@ -123,9 +124,15 @@ class Chaos:
 
 
 def _pick(mark: str, role: str, draw: float) -> psutil.Process | None:
-    """One of the processes in that role, as soon as there are any."""
-    for _ in polled(PATIENCE_SECONDS, 0.05):
-        found = of_role(mark, role)
-        if found:
-            return found[int(draw * len(found))]
+    """One of the processes in that role, as soon as there are any.
+
+    What a worker does shows in its title for a moment only, so the workers are looked at again and again.
+    """
+    family = role.partition(".")[0]
+    for _ in polled(PATIENCE_SECONDS, 0.0):
+        candidates = [process for found, process in by_role(mark) if found.partition(".")[0] == family]
+        for _ in polled(RELIST_SECONDS, 0.01):
+            found = [process for process in candidates if family == role or role_of(title(process)) == role]
+            if found:
+                return found[int(draw * len(found))]
     return None
