@@ -58,8 +58,8 @@ def kill_one_slot(cell: Cell, driver: Driver) -> None:
         if driver.poll() is not None:
             return
         slots = _slots(cell)
-        if first is None and slots:
-            first = min(slots.values(), key=str)
+        if slots and (first is None or (isinstance(first, int) and not psutil.pid_exists(first))):
+            first = min(slots.values(), key=str)  # a new sweep has new actors, one of which sits on the same GPU
         for pid, slot in slots.items():
             if slot == first:
                 send(pid, signal.SIGKILL)

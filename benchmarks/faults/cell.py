@@ -133,7 +133,10 @@ def _run(cell: Cell) -> dict[str, Any]:
         if fault.before_restart is not None:
             fault.before_restart(cell)
         again = time.monotonic()
-        ended.append(cell.finish(cell.start()))
+        process = cell.start()
+        if fault.action is not None and fault.lasting:
+            fault.action(cell, process)
+        ended.append(cell.finish(process))
         restart_seconds = round(time.monotonic() - again, 1)
     seconds = round(time.monotonic() - began, 1)
     return {"seconds": seconds, "restart_seconds": restart_seconds, "ended": ", restarted: ".join(ended)}

@@ -28,6 +28,7 @@ class Fault:
         planted: what goes wrong inside the pipeline.
         damage: what is done to a copy of the data.
         action: what strikes from outside while the driver runs.
+        lasting: whether `action` strikes the restarted driver as well.
         before_restart: what happens before the command is given again, if it has to be.
         driver: whether the driver itself is struck, so that recovery is counted from the restart on.
         own_ray: whether the driver starts a Ray of its own.
@@ -44,6 +45,7 @@ class Fault:
     planted: Planted = NOTHING
     damage: Callable[[Path], None] | None = None
     action: Action | None = None
+    lasting: bool = False
     before_restart: Callable[[Cell], None] | None = None
     driver: bool = False
     own_ray: bool = False
@@ -110,7 +112,12 @@ FAULTS = (
         action=actions.signal_engine(signal.SIGSTOP),
     ),
     Fault("engine.load.once", "the first load fails", planted=Planted(engine=(("load_failures", 1),))),
-    Fault("engine.load.one_of_two", "one of the two engines dies at every start", action=actions.kill_one_slot),
+    Fault(
+        "engine.load.one_of_two",
+        "one of the two engines dies at every start, for ever",
+        action=actions.kill_one_slot,
+        lasting=True,
+    ),
     Fault(
         "engine.load.always",
         "no engine loads; then the cause is mended and the command given again",
