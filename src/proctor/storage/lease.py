@@ -30,6 +30,7 @@ _BEATS = 3
 """Heartbeats in that time."""
 _SOON = 1.0
 """Most seconds between two looks at a holder that may be dead, and before the try after a heartbeat that failed."""
+_HIDDEN = -1
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -68,12 +69,12 @@ class Holder(msgspec.Struct, frozen=True):
     @property
     def here(self) -> bool:
         """Whether this machine can see the holder's process."""
-        return self.host == os.uname().nodename and self.boot == _system()
+        return self.boot != "" and self.boot == _system() and self.host == os.uname().nodename
 
     @property
     def alive(self) -> bool:
         """Whether its process runs; says something only if it is `here`."""
-        return _born(self.pid) == self.born
+        return _born(self.pid) in (self.born, _HIDDEN)
 
     def __str__(self) -> str:
         since, last = (datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d %H:%M:%SZ") for t in (self.since, self.time))
@@ -302,11 +303,24 @@ def _system() -> str:
 
 
 def _born(pid: int) -> int | None:
-    """Start of a process in ticks since the system began; None if there is no such process, or only its remains."""
+    """Start of a process in ticks since the system began; None if there is no such process, or only its remains.
+
+    `_HIDDEN` if it may not be looked at: a system can keep the processes of other users to itself.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ESRCH):
             raise
-        return None
+        return _HIDDEN if _exists(pid) else None
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
