@@ -108,7 +108,7 @@ def _replaced(fault: Struck, seen: Evidence, role: str) -> None:
     for sample in seen.samples:
         fresh = sample.role == role and sample.process not in before and sample.process[0] != fault.pid
         if fresh and fault.time < sample.time <= until:
-            fault.followed, fault.recovery_s = f"a new {role}", round(sample.process[1] - fault.time, 1)
+            fault.followed, fault.recovery_s = f"a new {role}", round(sample.time - fault.time, 1)
             return
     fault.followed = "the driver ended first"
 

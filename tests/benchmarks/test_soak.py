@@ -135,8 +135,8 @@ def test_a_short_life_says_nothing() -> None:
 
 
 def test_damage_never_hides_a_planted_row(tmp_path: Path) -> None:
-    data = write_data(tmp_path / "data", 2000, seed=4)
-    assert len(data.truth) == 2000
+    data = write_data(tmp_path / "data", 5000, seed=4)
+    assert len(data.truth) == 5000
     assert all(data.planted[what] for what in ENDS)
     for what in ENDS.keys() - {"truncate"}:
         assert {data.truth[row] for row in data.planted[what]} == {Truth(None, ENDS[what])}
@@ -170,7 +170,7 @@ def test_processes_are_known_by_their_command_lines(command: str, role: str) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_short_soak_accounts_for_every_row(tmp_path: Path) -> None:
-    knobs = {"rows": 2000, "seed": 11, "minutes": 5, "every": 2, "large-every": 1000, "row-ms": 4, "block-rows": 64}
+    knobs = {"rows": 2000, "seed": 11, "minutes": 6, "every": 5, "large-every": 1000, "row-ms": 4, "block-rows": 64}
     options = [word for name, value in knobs.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.soak", *options, "--out", str(tmp_path)],

@@ -118,7 +118,7 @@ def test_what_followed_is_told_from_events_and_samples() -> None:
     follow(faults, Evidence(events, samples, lives))
     assert [(fault.followed, fault.recovery_s) for fault in faults] == [
         ("engine.crashed", 2.0),
-        ("a new hub", 3.0),
+        ("a new hub", 4.0),
         ("exit 130", 30.0),
         ("no target", None),
     ]
