@@ -185,17 +185,26 @@ class Loop:
         self._deadline.stop()
         if left:
             self._announce("engine.unkillable", f"processes are still there after SIGKILL: {left}")
+        in_flight = self.ledger.take_back()
+        idle = worked and not self.ledger
         if found.stalled:
             self.counters.stalls += 1
-        else:
+        elif not idle:
             self.counters.crashes += 1
-        in_flight = self.ledger.take_back()
-        if found.mistake is not None:  # no row is to blame, whenever it shows
+        if idle:
+            self._ended_idle(found)
+        elif found.mistake is not None:  # no row is to blame, whenever it shows
             self._failed_to_start(found, phase="work" if worked else "load")
         elif worked and (in_flight or self._productive):
             self._failed_at_work(found, in_flight, time.monotonic() - began)
         else:
             self._failed_to_start(found)
+
+    def _ended_idle(self, found: Death) -> None:
+        """An engine without rows is gone. Ray ends an actor's children before it ends the actor: often it is that."""
+        wait = self._restart_wait.next()
+        self._start_at = time.monotonic() + wait
+        self._announce("engine.ended_idle", found.message, action=f"restart in {wait:.1f} s", data=found.facts)
 
     def _failed_at_work(self, found: Death, in_flight: list[int], duration: float) -> None:
         guilty = self.ledger.quarantine.accuse(in_flight) if in_flight else None
