@@ -32,7 +32,7 @@ class Node:
         ray = Path(sys.executable).with_name("ray")
         env = {**os.environ, **RAY_ENVIRONMENT}
         self._log = (temp / f"node-{time.monotonic_ns()}.log").open("wb")
-        command = [ray, "start", "--block", "--include-dashboard=false", "--disable-usage-stats", *arguments]
+        command = [ray, "start", "--block", "--disable-usage-stats", *arguments]
         self._process = subprocess.Popen(command, env=env, stdout=self._log, stderr=self._log, start_new_session=True)
 
     @property
@@ -56,6 +56,7 @@ class Cluster:
         # A directory of its own: other runs on this machine look into the default one for a Ray to connect to.
         self._head = Node(
             "--head",
+            "--include-dashboard=false",
             f"--port={port}",
             "--node-ip-address=127.0.0.1",
             f"--num-cpus={head_cpus}",
