@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from proctor.results import RunDir
 from proctor.results.parts import parts_of, read_ids
 from proctor.results.settle import done_ids
+from proctor.storage.lease import NAME, Holder, read_lease
 from tests.runner.helpers import write_rows
 from tests.storage.bucket import Bucket, served
 
@@ -188,3 +190,19 @@ def test_storage_that_takes_no_more_ends_the_run_with_the_reason(on_s3: Place, b
     code, last = on_s3.finish()
     assert (code, last["reasons"]) == (0, {})
     on_s3.assert_complete_and_unique()
+
+
+def test_a_driver_whose_lease_was_taken_writes_nothing_more(place: Place) -> None:
+    place.spec["engine"]["row_ms"] = 200.0
+    process = place.start()
+    place.wait_for_rows(16, process)
+    other = msgspec.structs.replace(Holder.me(30.0), host="elsewhere", boot="other")
+    place.run.folder.write(NAME, msgspec.json.encode(other))
+    code, last = done(process)
+    assert (code, last["report"]) == (3, None)
+    assert "is lost: another driver has taken it (pid" in " ".join(last["reasons"].values())
+    left = read_lease(place.run.folder)
+    assert left is not None
+    assert left.nonce == other.nonce
+    assert not place.run.folder.exists("reconciliation.json")
+    assert parts_of(place.run.results) == parts_of(place.run.results, tombstones=False)
