@@ -81,6 +81,7 @@ def soak(settings: Settings, out: Path, *, keep: bool) -> int:
         print(f"record of row {finding.row}: {finding.record}")
     print(report.verdict(done))
     if failed or keep:
+        (work / "samples.json").write_text(json.dumps(keeper.samples))
         kept = work.with_name(f"{work.name}-kept")
         shutil.copytree(work, kept, ignore=shutil.ignore_patterns("ray", "data"))
         print(f"kept: {kept}")

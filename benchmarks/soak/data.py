@@ -44,6 +44,7 @@ ENDS = {
 _ENGINE = frozenset(
     {"crash", "kill", "exit", "stall", "stop", "hold_gil", "raise", "oom", "reject", "blank", "truncate"}
 )
+_BREAKS = frozenset({"crash", "kill", "exit", "stall", "stop", "hold_gil", "raise", "oom"})
 _SHARES = {
     "crash": 10_000,
     "kill": 25_000,
@@ -67,10 +68,16 @@ _SMALL_ROWS = 5_000
 
 
 class Truth(NamedTuple):
-    """How a row must end: with this answer, or with this error kind."""
+    """How a row must end: with this answer, or with this error kind.
+
+    Attributes:
+        breaks: the row breaks its engine. The chaos may hit the engine while such a row stands alone in it, and the row
+            then ends with the kind of that death: guilty all the same.
+    """
 
     answer: str | None
     error: str | None
+    breaks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +168,9 @@ def _truth(rows: int, planted: Mapping[str, Iterable[int]]) -> dict[int, Truth]:
         for row in of:
             error = ENDS.get(what, what)
             text = question_of(row)
-            truth[row] = Truth(text[: (len(text) + 1) // 2], None) if what == "truncate" else Truth(None, error)
+            truth[row] = (
+                Truth(text[: (len(text) + 1) // 2], None) if what == "truncate" else Truth(None, error, what in _BREAKS)
+            )
     return truth
 
 

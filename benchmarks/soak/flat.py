@@ -4,8 +4,9 @@ A process counts once it has been there for `LONG_SECONDS` beyond a warm-up of `
 loaded and allocators fill; a role counts when the run did `LEAST_ROWS` rows in these lives. Over all lives of a role a
 line is fitted to memory against rows done, with a level of its own for each life (least squares): its slope is the
 role's growth. The role is flat when one process that did all of 100,000 rows would grow by at most `MEMORY_SHARE` of
-what the role takes at the median, and by at most `FILES` open files. Memory is a process's own: what is resident, less
-what it shares with others, since the object store is mapped into every worker.
+what the role takes at the median, and by at most `FILES` open files. Samples after the last row are left out: a driver
+that closes a run adds up its metrics and writes the report, which takes memory and no rows. Memory is a process's own:
+what is resident, less what it shares with others, since the object store is mapped into every worker.
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ def slope(lives: Sequence[Sequence[Sample]], value: Callable[[Sample], float]) -
 
 
 def _warm(life: list[Sample]) -> list[Sample]:
-    """Without the warm-up; empty if what is left is too short to count."""
-    rest = [sample for sample in life if sample.time >= life[0].time + WARM_SECONDS]
+    """Without the warm-up and the time after the last row; empty if what is left is too short to count."""
+    last = life[-1].rows
+    rest = [one for one in life if one.time >= life[0].time + WARM_SECONDS and one.rows < last]
     long = len(rest) >= LEAST_SAMPLES and rest[-1].time - rest[0].time >= LONG_SECONDS
     return rest if long and rest[-1].rows > rest[0].rows else []
 

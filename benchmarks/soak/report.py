@@ -22,7 +22,7 @@ _RULE_TEXT = """\
 A process counts when it was there for {LONG_SECONDS:g} s after {WARM_SECONDS:g} s of warm-up, a role when the run did
 {LEAST_ROWS:,} rows in these lives. One line is fitted to all lives of a role, each with a level of its own. Flat: one
 process that did all of {WHOLE_ROWS:,} rows would grow by at most {MEMORY_SHARE:.0%} of its own memory and by {FILES:g}
-open files. Own memory is what is resident, less what is shared with others."""
+open files. Own memory is what is resident, less what is shared with others; samples after the last row are left out."""
 
 
 def failures(keeper: Keeper, found: Account, stated: dict[str, Any] | None, growth: Sequence[Growth]) -> list[str]:
@@ -58,6 +58,7 @@ def document(
         "failures": list(failed),
         "seconds": round(keeper.seconds),
         "ledger": found.ledger(),
+        "convicted_for_the_chaos": [list(finding[:3]) for finding in found.other_kind],
         "chaos": by_kind(keeper.struck),
         "orphans": sum(len(life.orphans) for life in keeper.lives),
         "rule": {name: getattr(flat, name) for name in _RULE},
@@ -99,6 +100,9 @@ def markdown(done: dict[str, Any]) -> str:
         *(f"- {line}" for line in done["failures"]),
         *([""] if done["failures"] else []),
         *_ledger(done["ledger"]),
+        "",
+        f"Rows that break their engine and were convicted for a death of the chaos's: "
+        f"{len(done['convicted_for_the_chaos'])}.",
         "",
         *_chaos(done["chaos"]),
         "",

@@ -100,6 +100,13 @@ def test_each_defect_is_found(
     assert [one[:3] for one in found.findings] == ([] if finding is None else [finding])
 
 
+def test_a_row_that_breaks_its_engine_may_be_convicted_for_a_death_of_the_chaos(tmp_path: Path) -> None:
+    truth = {0: Truth(None, "infer.stalled", breaks=True), 1: Truth(None, "infer.failed", breaks=True)}
+    found = account([part(tmp_path / "part-1.parquet", (0, None, "infer.crashed"), (1, None, "infer.empty"))], truth)
+    assert [one[:3] for one in found.other_kind] == [(0, "infer.stalled", "infer.crashed")]
+    assert [one[:3] for one in found.findings] == [(1, "infer.failed", "infer.empty")]
+
+
 def test_a_tombstone_and_a_broken_part_are_findings(tmp_path: Path) -> None:
     whole = part(tmp_path / "part-1.parquet", (0, "a", None), (1, "b", None))
     left = part(tmp_path / "part-2.tombstone.parquet", (2, None, "lost"))
@@ -139,7 +146,7 @@ def test_damage_never_hides_a_planted_row(tmp_path: Path) -> None:
     assert len(data.truth) == 5000
     assert all(data.planted[what] for what in ENDS)
     for what in ENDS.keys() - {"truncate"}:
-        assert {data.truth[row] for row in data.planted[what]} == {Truth(None, ENDS[what])}
+        assert {data.truth[row][:2] for row in data.planted[what]} == {(None, ENDS[what])}
     (cut,) = data.planted["truncate"]
     assert data.truth[cut] == Truth(question_of(cut)[:7], None)
     errors = Counter(end.error for end in data.truth.values() if end.error)
