@@ -96,7 +96,7 @@ def cluster(head_cpus: int = HEAD_CPUS, worker_cpus: tuple[int, ...] = ()) -> It
         shutil.rmtree(temp, ignore_errors=True)
 
 
-def wait_for_nodes(address: str, count: int, seconds: float = 60.0) -> None:
+def wait_for_nodes(address: str, count: int, seconds: float = 180.0) -> None:
     """Waits until `count` nodes are alive.
 
     Raises:
