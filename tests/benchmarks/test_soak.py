@@ -175,9 +175,9 @@ def test_processes_are_known_by_their_command_lines(command: str, role: str) -> 
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 def test_a_short_soak_accounts_for_every_row(tmp_path: Path) -> None:
-    knobs = {"rows": 2000, "seed": 11, "minutes": 6, "every": 5, "large-every": 1000, "row-ms": 4, "block-rows": 64}
+    knobs = {"rows": 2000, "seed": 11, "minutes": 12, "every": 5, "large-every": 1000, "row-ms": 4, "block-rows": 64}
     options = [word for name, value in knobs.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.soak", *options, "--out", str(tmp_path)],
