@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
@@ -45,11 +44,15 @@ def spec_file(tmp_path: Path) -> Path:
 def start(spec_file: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "proctor", "run", str(spec_file), "--json"]
     env = {**os.environ, MARK: str(spec_file)}
-    # A job in the background of a shell ignores SIGINT, and so would all that it starts.
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, preexec_fn=heed
     )
+
+
+def heed() -> None:
+    """A job in the background of a shell ignores SIGINT, one under nohup SIGHUP, and so would all that they start."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wait_for_rows(run_dir: Path, rows: int) -> None:

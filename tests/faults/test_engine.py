@@ -146,7 +146,7 @@ def test_an_engine_that_breaks_down_condemns_no_row(supervise: Start, tmp_path: 
     broken = msgspec.structs.replace(one.supervisor._loop._config, faults=(Fault("exit", every=1),))
     one.supervisor._loop._config = broken
     os.kill(engine_pid(one), signal.SIGKILL)
-    one.wait_for("engine.crashed")
+    one.wait_for("engine.ended_idle")
     responses = one.answers(range(10, 20))
     check_answers(responses, range(10, 20), dict.fromkeys(range(10, 20), "engine.init_failed"))
     assert one.event("quarantine.witness").count == 1
