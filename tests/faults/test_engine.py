@@ -153,8 +153,8 @@ def test_an_engine_that_breaks_down_condemns_no_row(supervise: Start, tmp_path: 
     assert "quarantine.verdict" not in one.kinds()
     opened = one.event("breaker.opened")
     assert opened.message.startswith("the engine fails with a row that it has answered before: the engine's process")
-    # One in company, two with the first suspect, two with the witness, after the one that was killed above.
-    assert one.supervisor.counters.crashes == 6
+    # One in company, two with the first suspect, two with the witness.
+    assert one.supervisor.counters.crashes == 5
 
 
 def test_an_engine_that_has_never_answered_condemns_no_row(
