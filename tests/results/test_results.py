@@ -211,3 +211,20 @@ def test_many_parts_are_read_in_the_order_of_their_names(results: Folder) -> Non
         write_records(results, table(*(record(i) for i in range(first, first + 5))))
     assert settle(results, "ck").done == BitMap64(range(200))
     assert reconcile(results, "ck", BitMap64(range(200))).complete
+
+
+def test_a_part_that_holds_another_checkpoints_records_is_set_aside(results: Folder) -> None:
+    (part,) = write_records(results, table(record(1), record(2)))
+    stolen = part.replace("-ck-", "-other-")
+    results.write(stolen, results.read(part))
+    settled = settle(results, "other")
+    assert (settled.done, settled.set_aside) == (BitMap64(), [stolen])
+    assert settle(results, "ck").done == BitMap64([1, 2])
+
+
+def test_a_part_whose_ids_are_no_numbers_is_set_aside(results: Folder) -> None:
+    (part,) = write_records(results, table(record(1)))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"row_id": ["1"], "checkpoint": ["ck"]}), sink)
+    results.write(part, sink.getvalue().to_pybytes())
+    assert settle(results, "ck").set_aside == [part]

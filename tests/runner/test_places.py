@@ -117,13 +117,13 @@ def test_a_driver_that_has_lost_its_directory_leaves_everything_as_it_is(exam: E
 
 
 def test_losing_the_directory_ends_the_sweep_that_is_under_way(exam: Exam) -> None:
-    tracker, watched = Tracker(exam, quiet), WatchedSweep()
+    tracker, watched = Tracker(exam, quiet), WatchedSweep(1)
     with pytest.raises(Stopped), tracker.sweeping(Sweep("ck", 1, 8), watched):
         lose_at_work(tracker)
     assert watched.verdict is not None
     assert watched.verdict.reason == "another driver has taken it"
     assert watched.verdict.swept.halted
-    with pytest.raises(StorageError), tracker.sweeping(Sweep("ck", 2, 8), WatchedSweep()):
+    with pytest.raises(StorageError), tracker.sweeping(Sweep("ck", 2, 8), WatchedSweep(1)):
         pass
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from proctor.rows import UserError
 from proctor.spec import build_spec, differences, dump_spec, masked, warnings_of
 
 
@@ -106,3 +107,19 @@ def test_importing_the_ground_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("run_dir", "s3://KEY:hush@bucket/run"),
+        ("run_dir", "s3://bucket/run?signature=hush"),
+        ("storage.endpoint", "http://user:hush@host:9000"),
+    ],
+)
+def test_a_url_with_a_secret_is_refused_and_not_repeated(plain: dict[str, Any], key: str, value: str) -> None:
+    head, _, tail = key.partition(".")
+    changed = {**plain, head: {tail: value} if tail else value}
+    with pytest.raises(UserError, match="leave them out") as refusal:
+        build_spec(changed)
+    assert "hush" not in str(refusal.value)

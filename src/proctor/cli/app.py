@@ -48,7 +48,10 @@ def _options(
 
 
 _SURROUNDINGS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG, errno.EMFILE}
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG),
+        *(errno.EMFILE, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    }
 )
 """What goes wrong around Proctor, wherever it is met: the disk, permissions, limits."""
 _INTERRUPTED = 130
@@ -64,10 +67,7 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        code = app(arguments, standalone_mode=False)
-        if code == _INTERRUPTED:
-            stderr.print("interrupted")
-        sys.exit(code)
+        sys.exit(app(arguments, standalone_mode=False))
     except _UsageError as error:
         error.show()
         sys.exit(1)

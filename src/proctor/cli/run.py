@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from proctor.cli.output import counted, escaped, json_line, stderr, stdout, table
+from proctor.runner.interrupts import interruptible
 from proctor.spec import load_spec, warnings_of
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file that describes the run.")]
@@ -31,17 +32,18 @@ def run(
 
     Exit code: 0 complete, 2 complete but too many errors, 3 incomplete, 1 a mistake in the input, 130 interrupted.
     """
-    loaded = load_spec(spec, set_ or [])
-    for warning in warnings_of(loaded):
-        stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
-    from proctor.api import run as run_spec
-    from proctor.cli.outcome import show_outcome
-    from proctor.cli.panel import display
+    with interruptible():
+        loaded = load_spec(spec, set_ or [])
+        for warning in warnings_of(loaded):
+            stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
+        from proctor.api import run as run_spec
+        from proctor.cli.outcome import show_outcome
+        from proctor.cli.panel import display
 
-    with display(json=json) as observer:
-        outcome = run_spec(loaded, fresh=fresh, observer=observer)
-    show_outcome(outcome, resume=_same_command(spec, set_ or []), json=json)
-    raise typer.Exit(int(outcome.exit_code))
+        with display(json=json) as observer:
+            outcome = run_spec(loaded, fresh=fresh, observer=observer)
+        show_outcome(outcome, resume=_same_command(spec, set_ or []), json=json)
+        raise typer.Exit(int(outcome.exit_code))
 
 
 def _same_command(spec: Path, overrides: list[str]) -> str:

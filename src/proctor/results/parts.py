@@ -96,6 +96,18 @@ def read_ids(source: Any) -> np.ndarray:
     return pq.read_table(source, columns=["row_id"]).column("row_id").to_numpy()
 
 
+def keys_of(checkpoint: str) -> Callable[[Any], np.ndarray]:
+    """A reader as `read_ids` that takes a part with records of anything but `checkpoint` for damaged."""
+
+    def read(source: Any) -> np.ndarray:
+        keys = pq.read_table(source, columns=["row_id", "checkpoint"])
+        if keys["row_id"].type != pa.int64() or pc.unique(keys["checkpoint"]).to_pylist() not in ([checkpoint], []):
+            raise pa.ArrowInvalid(f"no records of {checkpoint}")
+        return keys["row_id"].to_numpy()
+
+    return read
+
+
 def parquet_bytes(table: pa.Table) -> bytes:
     """`table` as a Parquet file."""
     sink = pa.BufferOutputStream()

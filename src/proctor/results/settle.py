@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from proctor.results.parts import is_tombstone, parts_of, read_each, read_ids, write_records
+from proctor.results.parts import is_tombstone, keys_of, parts_of, read_each, read_ids, write_records
 from proctor.storage.folder import Folder, Place, open_folder
 
 
@@ -41,7 +41,7 @@ def settle(results: Place, checkpoint: str) -> Settled:
         OSError: storage failed.
     """
     folder, settled, rewritten = open_folder(results), Settled(), set[str]()
-    for part, found in read_each(folder, parts_of(folder, checkpoint, tombstones=False), read_ids):
+    for part, found in read_each(folder, parts_of(folder, checkpoint, tombstones=False), keys_of(checkpoint)):
         if part in rewritten:
             continue  # what is left of an earlier part has just taken this name: its rows are counted
         if isinstance(found, Exception):
@@ -60,7 +60,7 @@ def settle(results: Place, checkpoint: str) -> Settled:
 def done_ids(results: Place, checkpoint: str) -> BitMap64:
     """Ids of `checkpoint` that have a final record now. Changes nothing; unreadable parts count for nothing."""
     folder, done = open_folder(results), BitMap64()
-    for _, found in read_each(folder, parts_of(folder, checkpoint, tombstones=False), read_ids):
+    for _, found in read_each(folder, parts_of(folder, checkpoint, tombstones=False), keys_of(checkpoint)):
         if not isinstance(found, Exception):
             done |= BitMap64(found)
     return done

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +19,7 @@ from proctor.rows import UserError, told
 from proctor.spec import RunSpec
 
 _STARTS = 3
+_ROUNDING = 1e-6
 
 
 @contextmanager
@@ -45,16 +47,31 @@ def wanted_cpus(spec: RunSpec) -> float:
     return spec.engine.replicas * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
 
 
-def await_room(spec: RunSpec) -> None:
-    """Waits, up to `limits.load_seconds`, for a cluster that has lost nodes to have room for one engine again."""
-    engine = spec.engine
-    need = {"CPU": engine.cpus_per_replica + spec.stream.prepare_cpus, "GPU": engine.gpus_per_replica}
+def await_room(spec: RunSpec) -> int:
+    """How many engines a sweep gets: fewer than `engine.replicas` when the cluster has lost nodes meanwhile.
+
+    Waits, up to `limits.load_seconds`, until there is room for one.
+    """
     give_up = time.monotonic() + spec.limits.load_seconds
-    while time.monotonic() < give_up:
-        have = ray.cluster_resources()
-        if all(have.get(name, 0.0) >= amount for name, amount in need.items()):
-            return
+    while True:
+        room = engines_that_fit(spec, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        if room or time.monotonic() >= give_up:
+            return min(max(room, 1), spec.engine.replicas)
         time.sleep(1.0)
+
+
+def engines_that_fit(spec: RunSpec, nodes: Sequence[Mapping[str, float]]) -> int:
+    """How many engines these nodes hold beside a task that reads and prepares. More, and none could ever get a row."""
+    engine = spec.engine
+    need = {"CPU": engine.cpus_per_replica, "GPU": engine.gpus_per_replica}
+    need = {name: amount for name, amount in need.items() if amount}
+    if not need:
+        return engine.replicas
+    fit = sum(
+        min(math.floor(node.get(name, 0.0) / amount + _ROUNDING) for name, amount in need.items()) for node in nodes
+    )
+    spare = sum(node.get("CPU", 0.0) for node in nodes) - spec.stream.prepare_cpus + _ROUNDING
+    return max(0, min(fit, math.floor(spare / need["CPU"]) if "CPU" in need else fit))
 
 
 def _connect(spec: RunSpec) -> None:
@@ -83,7 +100,7 @@ def _start(**options: Any) -> None:
     for attempt in range(1, _STARTS + 1):
         try:
             with _silent():
-                ray.init(**options)
+                ray.init(address="local", **options)  # never one that somebody else has started here
             return
         except Exception as error:  # Ray raises a bare Exception here
             ray.shutdown()
@@ -102,8 +119,12 @@ def _signals_kept() -> Iterator[None]:
         yield
         return
     before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
+    try:
+        yield
+    except SystemExit:  # Ray's own answer to SIGTERM while it starts
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from pyroaring import BitMap64
 
 
 class Sweep(NamedTuple):
-    """One pass over the unanswered rows of a checkpoint: its number (1, 2, ...) and the most rows in a block."""
+    """One pass over the unanswered rows of a checkpoint: its number (1, 2, ...), most rows in a block, engines."""
 
     checkpoint: str
     number: int
     block_rows: int
+    engines: int = 1
 
     @property
     def alone(self) -> bool:
@@ -52,7 +53,7 @@ class Course:
 
     def goes_on(self, todo: BitMap64, left: BitMap64, swept: Swept) -> bool:
         """Takes note of how the sweep over `todo` ended, and says whether `left` gets another; `sweep` is then that."""
-        checkpoint, number, block_rows = self.sweep
+        checkpoint, number, block_rows, _ = self.sweep
         if not left or swept.halted:
             return False
         searching = swept.vanished > 0 and not swept.failed

@@ -89,21 +89,20 @@ def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hu
     while True:
         sweep = course.sweep
         hub.emit(Event("sweep.started", count=len(todo), message=f"{checkpoint}: sweep {sweep.number}"))
-        swept = sweep_once(exam, sweep, todo, tracker, hub)
+        swept = sweep_once(exam, sweep._replace(engines=await_room(exam.spec)), todo, tracker, hub)
         tracker.check_held()
         convict(exam, sweep, todo, hub, ended=not (swept.failed or swept.halted))
         left = exam.expected - _done(exam, checkpoint, tracker, hub.emit)
         hub.emit(Event("sweep.ended", count=len(left), message=f"{checkpoint}: {len(left)} rows left"))
         if not course.goes_on(todo, left, swept):
             return
-        await_room(exam.spec)
         todo = left
 
 
 def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: HubClient) -> Swept:
     """One pass of the stream over `todo`. Whatever ends it early, its rows are unanswered, and that is all."""
     returned, trouble = 0, None
-    watched = WatchedSweep()
+    watched = WatchedSweep(sweep.engines)
     try:
         with tracker.sweeping(sweep, watched), closing(stream(exam, sweep, todo, hub)) as tallies:
             for tally in tallies:

@@ -167,7 +167,7 @@ class Tracker:
         if watched is not None and now.active is not None:
             entry = now.checkpoints[now.active[0]]
             sight = Sight(watched.silent, view, entry.answered, entry.errors.total())
-            verdict = judge(sight, self._exam.spec.limits, self._exam.spec.engine.replicas)
+            verdict = judge(sight, self._exam.spec.limits, watched.engines)
             if verdict is not None:
                 watched.end(verdict)
 

@@ -120,7 +120,7 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
             batch_size=None,
             batch_format="pyarrow",
             fn_constructor_args=(exam.engine_setup(sweep.checkpoint), hub),
-            compute=_engines(exam, len(groups)),
+            compute=_engines(exam, min(sweep.engines, len(groups))),
             num_cpus=spec.engine.cpus_per_replica,
             num_gpus=spec.engine.gpus_per_replica or None,
             max_task_retries=_TASK_RETRIES,
@@ -135,10 +135,10 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
     )
 
 
-def _engines(exam: Exam, blocks: int) -> ActorPoolStrategy:
+def _engines(exam: Exam, engines: int) -> ActorPoolStrategy:
     in_flight = exam.spec.stream.blocks_in_flight
     return ActorPoolStrategy(
-        size=min(exam.spec.engine.replicas, blocks),
+        size=engines,
         max_tasks_in_flight_per_actor=in_flight,
         max_concurrent_calls_per_actor=in_flight,
         enable_true_multi_threading=True,

@@ -41,10 +41,11 @@ class Verdict(NamedTuple):
 
 
 class WatchedSweep(Stoppable):
-    """A sweep under way, which ends when the watch has a verdict."""
+    """A sweep under way with so many engines, which ends when the watch has a verdict."""
 
-    def __init__(self) -> None:
+    def __init__(self, engines: int) -> None:
         super().__init__()
+        self.engines = engines
         self.verdict: Verdict | None = None
         self._moved_at = time.monotonic()
 
@@ -63,10 +64,10 @@ class WatchedSweep(Stoppable):
         self.stop(verdict.reason)
 
 
-def judge(sight: Sight, limits: LimitsSpec, replicas: int) -> Verdict | None:
+def judge(sight: Sight, limits: LimitsSpec, engines: int) -> Verdict | None:
     """Whether the sweep has to end now."""
     return (
-        _too_many_errors(sight, limits) or _no_engine(sight, replicas) or _lost_engines(sight) or _stuck(sight, limits)
+        _too_many_errors(sight, limits) or _no_engine(sight, engines) or _lost_engines(sight) or _stuck(sight, limits)
     )
 
 
@@ -82,11 +83,11 @@ def _too_many_errors(sight: Sight, limits: LimitsSpec) -> Verdict | None:
     )
 
 
-def _no_engine(sight: Sight, replicas: int) -> Verdict | None:
+def _no_engine(sight: Sight, engines: int) -> Verdict | None:
     """Every engine is out of order; an engine that was never placed does not count once the others are for long."""
     broken = sight.hub.broken
     alive = [name for name, pulse in sight.hub.pulses.items() if pulse.age < SILENT_SECONDS]
-    all_of_them = len(broken) >= replicas
+    all_of_them = len(broken) >= engines
     all_there_are = sight.silent >= SILENT_SECONDS and bool(alive) and all(name in broken for name in alive)
     if not (all_of_them or all_there_are):
         return None

@@ -54,6 +54,8 @@ def _describe(error: ErrorDetails, key: Key, model: type[BaseModel], data: Any) 
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, str) and "://" in value and ("@" in value or "?" in value):
+        return ""  # there may be a secret in it
     return f", not {value!r}" if isinstance(value, str | int | float | bool) else ""
 
 

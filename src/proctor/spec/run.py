@@ -79,10 +79,21 @@ WRITABLE = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file")
 """Schemes of URLs that a run directory may have."""
 
 
+def _without_secrets(url: str) -> str:
+    """A URL as it may stand in logs.
+
+    Raises:
+        ValueError: it holds credentials, or a query, which may be a signature.
+    """
+    if "@" in url or "?" in url:
+        raise ValueError("a URL with credentials or a query: leave them out, credentials come from the environment")
+    return url
+
+
 class StorageSpec(SpecModel):
     """How object storage is reached. Credentials are not set here: they come from the environment or the machine."""
 
-    endpoint: str | None = Field(default=None, pattern=r"^https?://[^@]+$")
+    endpoint: str | None = None
     """Address of an S3-compatible server (``http://host:9000``). Default: the provider's own."""
     region: str | None = None
     """Region of the bucket. Default: what the environment says."""
@@ -94,6 +105,15 @@ class StorageSpec(SpecModel):
     """Longest silence of the server within a request."""
     retry_seconds: float = Field(default=120.0, gt=0, le=LONGEST)
     """Time after which a request is not sent again."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_a_server(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not value.startswith(("http://", "https://")):
+            raise ValueError("an endpoint begins with http:// or https://")
+        return _without_secrets(value)
 
 
 class RunSpec(SpecModel):
@@ -126,7 +146,7 @@ class RunSpec(SpecModel):
         if found and scheme not in WRITABLE:
             known = ", ".join(f"{name}://" for name in WRITABLE)
             raise ValueError(f"a run directory is a local directory or one of {known}")
-        return value
+        return _without_secrets(value) if found else value
 
     @model_validator(mode="after")
     def _answer_fits_model(self) -> RunSpec:
