@@ -148,7 +148,7 @@ threading.Thread(target=remove, daemon=True).start()
 """
 
 SMALL_STORE = """
-ray.init(num_cpus=4, object_store_memory=80_000_000, include_dashboard=False, log_to_driver=False,
+ray.init(address="local", num_cpus=4, object_store_memory=80_000_000, include_dashboard=False, log_to_driver=False,
          logging_level=logging.ERROR, _system_config=CONFIG)
 """
 FULL_DISK = {"local_fs_capacity_threshold": 0.01, "local_fs_monitor_interval_ms": 100}
