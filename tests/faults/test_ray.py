@@ -160,8 +160,9 @@ def elsewhere(tmp_path: Path, spec: RunSpec, setup: str) -> dict[str, Any]:
     file.write_text(yaml.safe_dump(spec.model_dump(mode="json", exclude_unset=True)))
     code = ELSEWHERE.replace("SETUP", setup)
     done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"code"')]
+    assert lines, done.stderr[-3000:]  # the exit code of a process that has lost a raylet is Ray's
+    return json.loads(lines[-1])
 
 
 @pytest.mark.ray

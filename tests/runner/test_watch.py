@@ -73,6 +73,15 @@ def test_idle_engines_and_nothing_coming_means_stuck_readers() -> None:
     assert judge(Sight(9999.0, HubView({}, {}, {}), 0, 0), LIMITS, 1) is None, "no engine yet: Ray looks for room"
 
 
+def test_engines_that_crowd_readers_out_of_a_smaller_cluster_give_way() -> None:
+    idle = HubView({}, {}, {"a": Pulse(1.0, 0), "b": Pulse(1.0, 0)}, still=61.0)
+    assert judge(Sight(61.0, idle, 0, 0, room=2), LIMITS, 2) is None
+    verdict = judge(Sight(61.0, idle, 0, 0, room=1), LIMITS, 2)
+    assert verdict == ("the cluster has shrunk: 2 engines leave no room for readers", Swept(failed=True))
+    busy = idle._replace(pulses={"a": Pulse(1.0, 8)})
+    assert judge(Sight(61.0, busy, 0, 0, room=1), LIMITS, 2) is None
+
+
 def test_another_thread_ends_a_block_that_waits() -> None:
     block = Stoppable()
     threading.Timer(0.05, block.stop, ("enough",)).start()

@@ -54,10 +54,15 @@ def await_room(spec: RunSpec) -> int:
     """
     give_up = time.monotonic() + spec.limits.load_seconds
     while True:
-        room = engines_that_fit(spec, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        room = cluster_room(spec)
         if room or time.monotonic() >= give_up:
             return min(max(room, 1), spec.engine.replicas)
         time.sleep(1.0)
+
+
+def cluster_room(spec: RunSpec) -> int:
+    """For how many engines the cluster's living nodes have room, whatever runs there now."""
+    return engines_that_fit(spec, [node["Resources"] for node in ray.nodes() if node["Alive"]])
 
 
 def engines_that_fit(spec: RunSpec, nodes: Sequence[Mapping[str, float]]) -> int:

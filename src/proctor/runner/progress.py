@@ -13,6 +13,7 @@ from typing import Any
 
 from proctor.results import Settled
 from proctor.rows import Event
+from proctor.runner.cluster import cluster_room
 from proctor.runner.course import Sweep, Swept
 from proctor.runner.exam import Exam
 from proctor.runner.hub import HubClient, HubView
@@ -22,6 +23,8 @@ from proctor.storage.base import StorageError
 
 _TICK = 0.5
 """Seconds between two looks."""
+_ASK_FOR_ROOM_SECONDS = 5.0
+"""Silence after which Ray is asked what nodes are left."""
 _STATUS_SECONDS = 2.0
 """Seconds between two writings of ``status.json``."""
 
@@ -166,7 +169,8 @@ class Tracker:
         watched, now = self._watched, self.snapshot
         if watched is not None and now.active is not None:
             entry = now.checkpoints[now.active[0]]
-            sight = Sight(watched.silent, view, entry.answered, entry.errors.total())
+            room = cluster_room(self._exam.spec) if watched.silent > _ASK_FOR_ROOM_SECONDS else watched.engines
+            sight = Sight(watched.silent, view, entry.answered, entry.errors.total(), room)
             verdict = judge(sight, self._exam.spec.limits, watched.engines)
             if verdict is not None:
                 watched.end(verdict)

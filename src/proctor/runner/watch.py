@@ -25,12 +25,14 @@ class Sight:
         silent: seconds since the last block came back, or since the sweep began.
         hub: what the engines say.
         answered, errors: rows of this checkpoint that came back with an answer, and with a final error.
+        room: engines for which the cluster has room now.
     """
 
     silent: float
     hub: HubView
     answered: int
     errors: int
+    room: int = 1
 
 
 class Verdict(NamedTuple):
@@ -67,7 +69,11 @@ class WatchedSweep(Stoppable):
 def judge(sight: Sight, limits: LimitsSpec, engines: int) -> Verdict | None:
     """Whether the sweep has to end now."""
     return (
-        _too_many_errors(sight, limits) or _no_engine(sight, engines) or _lost_engines(sight) or _stuck(sight, limits)
+        _too_many_errors(sight, limits)
+        or _no_engine(sight, engines)
+        or _lost_engines(sight)
+        or _crowded_out(sight, engines)
+        or _stuck(sight, limits)
     )
 
 
@@ -103,10 +109,22 @@ def _lost_engines(sight: Sight) -> Verdict | None:
     return Verdict(f"{', '.join(lost)}: no word for {SILENT_SECONDS:g} s", Swept(failed=True))
 
 
+def _crowded_out(sight: Sight, engines: int) -> Verdict | None:
+    """Nodes are gone, and the engines have taken the place of those who read for them."""
+    quiet = min(sight.silent, sight.hub.still) >= SILENT_SECONDS and not _at_work(sight)
+    if not quiet or sight.room >= engines:
+        return None
+    return Verdict(f"the cluster has shrunk: {engines} engines leave no room for readers", Swept(failed=True))
+
+
+def _at_work(sight: Sight) -> bool:
+    return any(pulse.rows for pulse in sight.hub.pulses.values())
+
+
 def _stuck(sight: Sight, limits: LimitsSpec) -> Verdict | None:
     """Engines are there and have no rows: whoever reads, prepares or marks does not come back."""
     still = STILL_SECONDS + 5 * limits.stall_seconds
-    idle = bool(sight.hub.pulses) and not any(pulse.rows for pulse in sight.hub.pulses.values())
+    idle = bool(sight.hub.pulses) and not _at_work(sight)
     if min(sight.silent, sight.hub.still) < still or not idle:
         return None
     return Verdict(f"nothing has moved for {still:g} s: rows are stuck in reading, preparing or marking", Swept())
