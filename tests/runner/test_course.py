@@ -142,6 +142,21 @@ def test_blocks_that_vanish_shrink_until_rows_stand_alone() -> None:
     assert sizes == [256, 16, 1, 1]
 
 
+def test_what_a_broken_engine_gives_back_goes_on_while_others_answer() -> None:
+    course, todo = Course("ck", 256, 1), BitMap64(range(1000))
+    for left, block_rows in ((300, 16), (40, 1), (3, 1), (2, 1)):
+        rest = BitMap64(range(left))
+        assert course.goes_on(todo, rest, Swept(sent_back=left))
+        assert (course.sweep.block_rows, course.sweep.spread) == (block_rows, True)
+        todo = rest
+    assert not course.goes_on(todo, BitMap64(), Swept())
+
+
+def test_a_broken_engine_that_gets_all_of_the_rows_uses_up_the_tries() -> None:
+    course, todo = Course("ck", 256, 3), BitMap64([1])
+    assert [course.goes_on(todo, todo, Swept(sent_back=1)) for _ in range(3)] == [True, True, False]
+
+
 def test_a_sweep_that_answers_nothing_is_the_last() -> None:
     todo = BitMap64([1, 2])
     assert not Course("ck", 8, 3).goes_on(todo, todo, Swept())

@@ -10,6 +10,7 @@ sweep, or the next run of the same command, has them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 
@@ -17,7 +18,7 @@ from pyroaring import BitMap64
 from ray.exceptions import RayError
 
 from proctor.results import lift_tombstones, settle
-from proctor.rows import Event, told
+from proctor.rows import ErrorKind, Event, told
 from proctor.runner.begin import begin, check
 from proctor.runner.cluster import await_room, cluster
 from proctor.runner.convict import convict
@@ -101,7 +102,7 @@ def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hu
 
 def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: HubClient) -> Swept:
     """One pass of the stream over `todo`. Whatever ends it early, its rows are unanswered, and that is all."""
-    returned, trouble = 0, None
+    returned, sent_back, trouble = 0, 0, None
     watched = WatchedSweep(sweep.engines)
     try:
         with tracker.sweeping(sweep, watched), closing(stream(exam, sweep, todo, hub)) as tallies:
@@ -109,6 +110,7 @@ def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: 
                 if trouble := tally["trouble"]:
                     break
                 returned += tally["rows"]
+                sent_back += json.loads(tally["retries"]).get(ErrorKind.ENGINE_INIT_FAILED, 0)
                 tracker.add(sweep.checkpoint, tally)
     except Stopped:
         assert watched.verdict is not None
@@ -119,7 +121,7 @@ def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: 
         return _cut_short(sweep, tracker, hub, reason, Swept(failed=True))
     if trouble is not None:
         return _cut_short(sweep, tracker, hub, trouble, Swept(halted=True))
-    return Swept(vanished=len(todo) - returned)
+    return Swept(vanished=len(todo) - returned, sent_back=sent_back)
 
 
 def _cut_short(sweep: Sweep, tracker: Tracker, hub: HubClient, reason: str, swept: Swept) -> Swept:

@@ -120,7 +120,7 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
             batch_size=None,
             batch_format="pyarrow",
             fn_constructor_args=(exam.engine_setup(sweep.checkpoint), hub),
-            compute=_engines(exam, min(sweep.engines, len(groups))),
+            compute=_engines(exam, sweep.engines if sweep.spread else min(sweep.engines, len(groups))),
             num_cpus=spec.engine.cpus_per_replica,
             num_gpus=spec.engine.gpus_per_replica or None,
             max_task_retries=_TASK_RETRIES,
