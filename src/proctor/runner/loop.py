@@ -115,13 +115,13 @@ def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: 
     except Stopped:
         assert watched.verdict is not None
         reason, swept = watched.verdict
-        return _cut_short(sweep, tracker, hub, reason, swept._replace(vanished=len(todo) - returned))
+        return _cut_short(sweep, tracker, hub, reason, swept._replace(vanished=max(0, len(todo) - returned)))
     except Exception as error:
         reason = f"sweep {sweep.number} ended early: {told(error)}"
         return _cut_short(sweep, tracker, hub, reason, Swept(failed=True))
     if trouble is not None:
         return _cut_short(sweep, tracker, hub, trouble, Swept(halted=True))
-    return Swept(vanished=len(todo) - returned, sent_back=sent_back)
+    return Swept(vanished=max(0, len(todo) - returned), sent_back=sent_back)
 
 
 def _cut_short(sweep: Sweep, tracker: Tracker, hub: HubClient, reason: str, swept: Swept) -> Swept:

@@ -89,7 +89,7 @@ def stream(exam: Exam, sweep: Sweep, todo: BitMap64, hub: HubClient) -> Generato
     Closing the iterator ends the execution. Rows that do not come back are simply still unanswered.
     """
     spec = exam.spec
-    groups = exam.source.groups(todo, sweep.block_rows, int(spec.stream.block_mb * _MB))
+    groups = _copies(exam, sweep, exam.source.groups(todo, sweep.block_rows, int(spec.stream.block_mb * _MB)))
     _configure(exam)
     with warnings.catch_warnings():
         # Until 2.64 this is the only way to bound the retries of a task (see `_TASK_RETRIES`).
@@ -103,7 +103,8 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
     """The stages; nothing runs before the data set is iterated."""
     spec = exam.spec
     task_options = {"num_cpus": _prepare_cpus(exam), "max_retries": _TASK_RETRIES}
-    alone, row_seconds = (hub if sweep.alone else None), spec.limits.row_seconds
+    alone = hub if sweep.alone and not sweep.spread else None  # a trail is of one worker at a time
+    row_seconds = spec.limits.row_seconds
     rows = ray.data.read_datasource(
         RowsDatasource(exam.source, groups, alone), override_num_blocks=len(groups), ray_remote_args=task_options
     )
@@ -120,7 +121,7 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
             batch_size=None,
             batch_format="pyarrow",
             fn_constructor_args=(exam.engine_setup(sweep.checkpoint), hub),
-            compute=_engines(exam, sweep.engines if sweep.spread else min(sweep.engines, len(groups))),
+            compute=_engines(exam, sweep, len(groups)),
             num_cpus=spec.engine.cpus_per_replica,
             num_gpus=spec.engine.gpus_per_replica or None,
             max_task_retries=_TASK_RETRIES,
@@ -135,8 +136,17 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
     )
 
 
-def _engines(exam: Exam, engines: int) -> ActorPoolStrategy:
-    in_flight = exam.spec.stream.blocks_in_flight
+def _copies(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup]) -> list[ReadGroup]:
+    """The last few groups of a run with an engine out of order: one for every engine, since one of them may be handed
+    all that there is. Whoever answers, the record is the same, and its part has the same name.
+    """
+    few = len(groups) <= sweep.engines * exam.spec.stream.blocks_in_flight
+    return [*groups] * (sweep.engines if sweep.spread and few else 1)
+
+
+def _engines(exam: Exam, sweep: Sweep, blocks: int) -> ActorPoolStrategy:
+    engines = sweep.engines if sweep.spread else min(sweep.engines, blocks)
+    in_flight = 1 if sweep.spread else exam.spec.stream.blocks_in_flight
     return ActorPoolStrategy(
         size=engines,
         max_tasks_in_flight_per_actor=in_flight,
