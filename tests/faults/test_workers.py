@@ -91,7 +91,8 @@ def test_a_reader_that_raises_costs_its_own_row_and_says_why(
     assert run(spec_of(make_spec)).exit_code == 0
 
 
+@pytest.mark.timeout(240)
 def test_a_row_that_holds_its_worker_for_ever_is_named(make_spec: MakeSpec) -> None:
-    outcome = run(spec_of(make_spec, "EndlessPrompt", row_seconds=0.4))
+    outcome = run(spec_of(make_spec, "EndlessPrompt", row_seconds=1.0))
     assert {row: kind for row, (kind, _) in failures(outcome).items()} == {3: "prepare.crashed"}
     assert (outcome.exit_code, sweeps(outcome)) == (0, 3)
