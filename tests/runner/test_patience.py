@@ -22,19 +22,19 @@ ENDLESS = ("^(a+)+$", "a" * 60 + "!")
 
 
 def test_a_pattern_without_end_is_ended() -> None:
-    with pytest.raises(TimeoutError, match=r"no end after 0\.2 s"), patience(0.2):
+    with pytest.raises(TimeoutError, match=r"no end after 1 s"), patience(1.0):
         re.search(*ENDLESS)
 
 
 def test_code_that_swallows_it_gets_it_again() -> None:
     swallowed = 0
-    with patience(0.1):
-        while swallowed < 3:
+    with patience(0.5):
+        while swallowed < 2:
             try:
                 threading.Event().wait()
             except TimeoutError:
                 swallowed += 1
-    assert swallowed == 3
+    assert swallowed == 2
 
 
 def test_it_leaves_nothing_behind() -> None:
@@ -49,7 +49,7 @@ def test_an_answer_that_its_pattern_does_not_get_through_costs_its_own_row(tmp_p
     task = make_task(RegexTaskSpec(kind="regex", pattern=ENDLESS[0], prompt="?"), ColumnsSpec())
     rows = [{"row_id": i, "answer": text, "token_ids": []} for i, text in enumerate(["aa", ENDLESS[1], "aaa"])]
     (tally,) = finish(
-        pa.Table.from_pylist(rows, schema=INFERRED), desk=Desk(str(tmp_path), "ck", 1, task, 0.3)
+        pa.Table.from_pylist(rows, schema=INFERRED), desk=Desk(str(tmp_path), "ck", 1, task, 1.0)
     ).to_pylist()
     assert (tally["rows"], tally["answered"], json.loads(tally["errors"])) == (3, 2, {"score.failed": 1})
 
@@ -82,5 +82,8 @@ def test_c_code_that_holds_the_interpreter_ends_with_its_process(name: str, code
 
 
 def test_time_that_the_taker_takes_does_not_count() -> None:
-    for _ in timely(range(3), 0.2):
-        time.sleep(0.15)
+    taken = []
+    for item in timely(range(3), 2.0):
+        time.sleep(0.8)
+        taken.append(item)
+    assert taken == [0, 1, 2]

@@ -54,6 +54,7 @@ def test_only_segments_that_nobody_holds_are_removed() -> None:
 
 def test_the_warden_removes_what_its_group_leaves_behind() -> None:
     with holder() as (process, paths):
+        assert all(path.exists() for path in paths)
         guard = Guard()
         guard.watch(process.pid)
         guard.close()
