@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from proctor.spec import (
+    CapacitySpec,
     Checkpoint,
     ClassificationTaskSpec,
     ColumnsSpec,
@@ -58,6 +59,7 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("stream", StreamSpec),
     ("ray", RaySpec),
     ("storage", StorageSpec),
+    ("capacity", CapacitySpec),
 ]
 INTRO = """# The spec, key by key
 

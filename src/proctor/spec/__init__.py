@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proctor.spec.capacity import CapacitySpec
 from proctor.spec.checks import warnings_of
 from proctor.spec.compare import Difference, differences
 from proctor.spec.engine import (
@@ -27,6 +28,7 @@ from proctor.spec.task import (
 )
 
 __all__ = [
+    "CapacitySpec",
     "Checkpoint",
     "ClassificationTaskSpec",
     "ColumnsSpec",

@@ -12,6 +12,7 @@ FREE_KEYS = (
     "stream",
     "ray",
     "storage",
+    "capacity",
     "run_dir",
     "engine.replicas",
     "engine.cpus_per_replica",

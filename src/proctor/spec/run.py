@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from proctor.spec.capacity import CapacitySpec
 from proctor.spec.engine import EngineSpec, LocalEngineBase
 from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel
 from proctor.spec.source import SourceSpec
@@ -138,6 +139,8 @@ class RunSpec(SpecModel):
     """Which Ray to use."""
     storage: StorageSpec = StorageSpec()
     """How URLs of object storage are reached."""
+    capacity: CapacitySpec | None = None
+    """What the run may take of each node, as `proctor plan` works it out. Default: no limits of its own."""
 
     @field_validator("run_dir")
     @classmethod
