@@ -16,7 +16,7 @@ SIZE = (64, 48)  # width, height
 def noise(mode: str = "RGB", size: tuple[int, int] = SIZE) -> Image.Image:
     channels = {"L": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}[mode]
     values = np.random.default_rng(7).integers(0, 256, (size[1], size[0], channels), dtype=np.uint8)
-    return Image.fromarray(values.squeeze(), mode)
+    return Image.fromarray(values[..., 0] if channels == 1 else values, mode)
 
 
 def encoded(image: Image.Image, format_: str, **options: object) -> bytes:

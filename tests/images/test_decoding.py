@@ -21,7 +21,7 @@ def test_every_format_comes_back_as_plain_rgb(name: str) -> None:
     data = GOOD[name]()
     image = decode(data)
     assert (image.mode, image.size) == ("RGB", SIZE)
-    assert check(data) == SIZE
+    assert check(data).size == SIZE
     assert len(image.tobytes()) == SIZE[0] * SIZE[1] * 3
 
 
@@ -78,7 +78,7 @@ def test_orientation_is_applied_once(format_: str, orientation: int) -> None:
 
 def test_damaged_exif_leaves_the_picture_alone() -> None:
     data = encoded(noise(), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff" + b"\x12\x01\x03\0\xff\xff\xff\xff" * 5)
-    assert check(data) == SIZE
+    assert check(data).size == SIZE
 
 
 def test_animation_gives_its_first_frame() -> None:
@@ -91,7 +91,7 @@ def test_large_images_below_the_limit_give_no_warning(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert check(encoded(noise(), "PNG")) == SIZE
+        assert check(encoded(noise(), "PNG")).size == SIZE
     assert caught == []
     assert MAX_PIXELS == 178_956_970
 
@@ -121,7 +121,7 @@ def test_damaged_bytes_are_decoded_or_named(name: str, data: st.DataObject) -> N
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     del content[data.draw(st.integers(0, len(content))) :]
     try:
-        told = check(bytes(content))
+        told = str(check(bytes(content)).size)
     except DecodeError as error:
         told = str(error)
     assert told

@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proctor.images.decoding import MAX_PIXELS, DecodeError, check, decode
+    from proctor.images.decoding import MAX_PIXELS, DecodeError, check, decode, look
 
 _HOME = "proctor.images.decoding"
 
-__all__ = ["MAX_PIXELS", "DecodeError", "check", "decode"]
+__all__ = ["MAX_PIXELS", "DecodeError", "check", "decode", "look"]
 
 
 def __getattr__(name: str) -> object:

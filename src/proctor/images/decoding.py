@@ -2,28 +2,40 @@
 
 * The EXIF (or XMP) orientation is applied and forgotten, so that nobody downstream applies it again.
 * Transparent pixels are laid over white.
-* 16-bit grey keeps its upper 8 bits; CMYK and palettes are converted; colour profiles are ignored.
+* 16-bit channels keep their upper 8 bits; CMYK and palettes are converted; colour profiles are ignored.
 * Of an animation or a many-page file the first picture is taken.
 
-Pillow's draft mode (decoding JPEG at a smaller scale) is not used: it changes pixels, hence answers.
+Each of these that changes what the model sees is named beside the pixels. JPEG is decoded by simplejpeg where it is
+installed and gives the very pixels that Pillow gives (`proctor.images.jpeg`). A smaller scale is decoded only for a
+caller that asks: it changes pixels, hence answers.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-import threading
-import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from io import BytesIO
-from types import TracebackType
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
 
 from proctor.images.formats import OPENERS, looks_like, sniff
+from proctor.images.jpeg import exact_pixels, scale_down
+from proctor.images.silence import SILENCE
 
 MAX_PIXELS = 178_956_970
 """Most pixels an image may have (what Pillow and vLLM take for a decompression bomb begins above it)."""
+
+T = TypeVar("T")
+
+Wanted = Callable[[int, int], tuple[int, int] | None]
+"""From the (width, height) of an upright image to those that are wanted of it; None for all it has."""
 
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -34,12 +46,39 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_ON_ITS_SIDE = (5, 6, 7, 8)
 _ORIENTATION = 0x0112
 _CUT_SHORT = ("truncated", "not enough", "unexpected end", "reached end", "end of file", "eof")
+_DEEP = re.compile(r"\b(I|L|LA|RGB|RGBA|RGBX|CMYK);16")
+"""Pillow's names of 16-bit channels; ``BGR;16`` is a whole pixel in 16 bits."""
+_PLAIN_MODES = ("1", "L", "P", "RGB", "RGBX")
 
 
 class DecodeError(ValueError):
     """Bytes that are not an image we can show; the message is a short reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A decoded image.
+
+    Attributes:
+        image: upright, in mode ``RGB``.
+        size: (width, height) of the whole image, upright; that of `image` unless it was decoded at a smaller scale.
+        changes: what else was done that a model's input depends on, e.g. ``orientation 6 applied``.
+    """
+
+    image: Image.Image
+    size: tuple[int, int]
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What `check` saw: (width, height) of the upright image, and the `changes` that `look` would make."""
+
+    size: tuple[int, int]
+    changes: tuple[str, ...]
 
 
 def decode(data: bytes) -> Image.Image:
@@ -49,6 +88,44 @@ def decode(data: bytes) -> Image.Image:
         DecodeError: `data` is empty, no image, of a format that is not supported, damaged, cut short, or has more
             than `MAX_PIXELS` pixels.
     """
+    return look(data).image
+
+
+def look(data: bytes, *, max_pixels: int = MAX_PIXELS, wanted: Wanted | None = None) -> Picture:
+    """Decodes an image as `decode` does, and says what was done to it.
+
+    Args:
+        max_pixels: most pixels that it may have; above `MAX_PIXELS` has no effect.
+        wanted: allows a JPEG to be decoded at 1/2, 1/4 or 1/8 of its size, the smallest that is not below this.
+
+    Raises:
+        DecodeError: as `decode`.
+    """
+    return _named(data, lambda name: _shown(_load(name, data, max_pixels, wanted)))
+
+
+def check(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Checked:
+    """Decodes every pixel of an image, so that damage anywhere shows, and throws them away.
+
+    Raises:
+        DecodeError: as `decode`.
+    """
+    loaded = _named(data, lambda name: _load(name, data, max_pixels, None))
+    return Checked(loaded.size, loaded.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """An image before it is turned: pixels as Pillow's RGB image or as bytes (height, width, 3), and upright size."""
+
+    pixels: Image.Image | NDArray[np.uint8]
+    orientation: int
+    size: tuple[int, int]
+    changes: tuple[str, ...]
+
+
+def _named(data: bytes, work: Callable[[str], T]) -> T:
+    """Does `work` with the name of the format; whatever is wrong with the bytes becomes a `DecodeError`."""
     if not data:
         raise DecodeError("empty: 0 bytes")
     name = sniff(data)
@@ -56,62 +133,111 @@ def decode(data: bytes) -> Image.Image:
         raise DecodeError(f"not an image: {looks_like(data)}")
     if name not in OPENERS:
         raise DecodeError(f"unsupported: {name} ({', '.join(OPENERS)} are decoded)")
-    with _SILENCE:
+    with SILENCE:
         try:
-            return _upright(_to_rgb(_load(name, data)))
+            return work(name)
         except DecodeError:
             raise
         except Exception as error:  # hostile bytes make Pillow's plug-ins raise nearly every type there is
             raise DecodeError(_reason(name, data, error)) from error
 
 
-def check(data: bytes) -> tuple[int, int]:
-    """Width and height of an image as `decode` gives it; decodes every pixel, so that damage anywhere shows.
-
-    Raises:
-        DecodeError: as `decode`.
-    """
-    return decode(data).size
-
-
-def _load(name: str, data: bytes) -> ImageFile:
+def _load(name: str, data: bytes, max_pixels: int, wanted: Wanted | None) -> _Loaded:
     image = OPENERS[name](BytesIO(data))
+    _check_size(name, image, min(max_pixels, MAX_PIXELS))
+    if isinstance(image, JpegImageFile):
+        return _load_jpeg(image, data, wanted)
+    size, changes = image.size, _seen_before_loading(name, image, data)
+    image.load()
+    orientation = _orientation(image)  # some formats hold it behind the pixels
+    return _loaded(_to_rgb(image, changes), orientation, size, changes)
+
+
+def _load_jpeg(image: JpegImageFile, data: bytes, wanted: Wanted | None) -> _Loaded:
+    size, orientation, changes = image.size, _orientation(image), list[str]()
+    target = wanted(*_upright_size(size, orientation)) if wanted is not None else None
+    if target is not None:
+        scale = scale_down(image, *_upright_size(target, orientation))
+        if scale > 1:
+            changes.append(f"decoded at 1/{scale} scale")
+            return _loaded(_to_rgb(image, changes), orientation, size, changes)
+    pixels = exact_pixels(image, data)
+    return _loaded(_to_rgb(image, changes) if pixels is None else pixels, orientation, size, changes)
+
+
+def _loaded(
+    pixels: Image.Image | NDArray[np.uint8], orientation: int, size: tuple[int, int], changes: list[str]
+) -> _Loaded:
+    turned = [f"orientation {orientation} applied"] if orientation in _TURNS else []
+    return _Loaded(pixels, orientation, _upright_size(size, orientation), (*turned, *changes))
+
+
+def _upright_size(size: tuple[int, int], orientation: int) -> tuple[int, int]:
+    """From (width, height) as stored to as seen, and back."""
+    return (size[1], size[0]) if orientation in _ON_ITS_SIDE else size
+
+
+def _check_size(name: str, image: ImageFile, limit: int) -> None:
     pixels = image.width * image.height
-    if pixels > MAX_PIXELS:
-        raise DecodeError(f"too large: {image.width} x {image.height} = {pixels:,} pixels, the limit is {MAX_PIXELS:,}")
+    if pixels > limit:
+        raise DecodeError(f"too large: {image.width} x {image.height} = {pixels:,} pixels, the limit is {limit:,}")
     if pixels == 0:
         raise DecodeError(f"damaged {name}: {image.width} x {image.height} pixels")
+
+
+def _seen_before_loading(name: str, image: ImageFile, data: bytes) -> list[str]:
+    """Changes that the decoder makes by itself, and of which it tells nothing afterwards."""
+    changes = []
+    turned = _orientation(image) if name == "TIFF" else 1  # Pillow turns TIFF, and only TIFF, while it loads
+    if turned in _TURNS:
+        changes.append(f"orientation {turned} applied")
+    if image.mode.startswith("I;16") or any(_DEEP.search(str(tile.args)) for tile in image.tile):
+        changes.append("16-bit channels cut to 8 bits")
+    if _is_first_of_several(name, data):
+        changes.append("first picture of several")
+    return changes
+
+
+def _is_first_of_several(name: str, data: bytes) -> bool:
+    # Of a copy: to find out, Pillow leaves the first picture of a GIF.
+    try:
+        return bool(getattr(OPENERS[name](BytesIO(data)), "is_animated", False))
+    except Exception:  # damage behind the first picture
+        return False
+
+
+def _to_rgb(image: Image.Image, changes: list[str]) -> Image.Image:
+    """Loads and converts; notes in `changes` what is lost."""
     image.load()
-    return image
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
         # Pillow would clip every value above 255 to white.
-        grey = (np.asarray(image) >> 8).astype(np.uint8)
-        return _with_info_of(image, Image.fromarray(grey).convert("RGB"))
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
         raise DecodeError(f"unsupported: 32-bit pixels (mode {image.mode})")
     if image.has_transparency_data:
-        rgba = image.convert("RGBA")
-        white = Image.new("RGB", image.size, "white")
-        white.paste(rgba, mask=rgba.getchannel("A"))
-        return _with_info_of(image, white)
+        return _over_white(image.convert("RGBA"), changes)
+    if image.mode not in _PLAIN_MODES:
+        changes.append(f"{image.mode} converted to RGB")
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _with_info_of(source: Image.Image, image: Image.Image) -> Image.Image:
-    image.info = dict(source.info)
-    return image
+def _over_white(image: Image.Image, changes: list[str]) -> Image.Image:
+    alpha = image.getchannel("A")
+    least = alpha.getextrema()[0]
+    if least == 255:
+        return image.convert("RGB")
+    changes.append("transparency laid over white")
+    white = Image.new("RGB", image.size, "white")
+    white.paste(image, mask=alpha)
+    return white
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    turn = _TURNS.get(_orientation(image))
-    if turn is None:
-        return image
-    turned = image.transpose(turn)
-    turned.info = {}
-    return turned
+def _shown(loaded: _Loaded) -> Picture:
+    pixels, turn = loaded.pixels, _TURNS.get(loaded.orientation)
+    image = Image.fromarray(pixels) if isinstance(pixels, np.ndarray) else pixels
+    image = image if turn is None else image.transpose(turn)
+    image.info = {}  # the orientation stood there
+    return Picture(image, loaded.size, loaded.changes)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -128,36 +254,3 @@ def _reason(name: str, data: bytes, error: Exception) -> str:
     if isinstance(error, (EOFError, struct.error, IndexError)) or any(hint in text.lower() for hint in _CUT_SHORT):
         return f"truncated {name} of {len(data):,} bytes: {text}"
     return f"damaged {name}: {text}"
-
-
-class _Silence:
-    """Keeps Pillow's warnings from leaving `decode`, also when several threads decode at once.
-
-    `warnings.catch_warnings` alone would let overlapping threads restore each other's filters: only the first one
-    in saves them and only the last one out restores them.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._saved: warnings.catch_warnings[None] | None = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._saved = warnings.catch_warnings()
-                self._saved.__enter__()
-                warnings.simplefilter("ignore")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0 and self._saved is not None:
-                self._saved.__exit__(kind, error, trace)
-                self._saved = None
-
-
-_SILENCE = _Silence()
