@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from proctor.rows import ErrorKind
 from proctor.sources.cells import IMAGE, IMAGES, CellError, image_bytes, image_type
+from proctor.sources.files import LocalFolder
 from tests.sources.support import picture
 
 PNG = picture()
@@ -21,7 +22,7 @@ TEXT = base64.b64encode(PNG).decode()
 
 def fault(cell: Any, root: Path | None) -> tuple[ErrorKind, str]:
     with pytest.raises(CellError) as caught:
-        image_bytes(cell, root)
+        image_bytes(cell, None if root is None else LocalFolder(root))
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.kind, again.message) == (caught.value.kind, caught.value.message)
     return caught.value.kind, caught.value.message
@@ -54,7 +55,7 @@ def root(tmp_path: Path) -> Path:
     ],
 )
 def test_every_form_gives_the_same_bytes(cell: Any, root: Path) -> None:
-    assert image_bytes(cell, root) == PNG
+    assert image_bytes(cell, LocalFolder(root)) == PNG
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "AVIF"])
@@ -70,9 +71,9 @@ def test_long_text_is_base64(data: bytes) -> None:
 
 
 def test_null_stays_null_and_a_data_uri_may_be_plain(root: Path) -> None:
-    assert image_bytes(None, root) is None
-    assert image_bytes({"bytes": None, "path": None}, root) is None
-    assert image_bytes("data:text/plain,a%20b", root) == b"a b"
+    assert image_bytes(None, LocalFolder(root)) is None
+    assert image_bytes({"bytes": None, "path": None}, LocalFolder(root)) is None
+    assert image_bytes("data:text/plain,a%20b", LocalFolder(root)) == b"a b"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_no_path_leaves_the_directory(name: str, root: Path) -> None:
 
 def test_a_link_inside_the_directory_is_followed(root: Path) -> None:
     (root / "inside.png").symlink_to(root / "a b.png")
-    assert image_bytes("inside.png", root) == PNG
+    assert image_bytes("inside.png", LocalFolder(root)) == PNG
 
 
 def test_what_is_no_plain_file_is_refused(root: Path) -> None:

@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 
 from proctor.rows import ErrorKind, UserError
-from proctor.sources.files import ids_between, list_files, open_failure
+from proctor.sources.files import DataFile, LocalFolder, ids_between, list_files, open_failure
 
 
 def test_a_directory_gives_its_files_by_name_without_hidden_ones(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.jsonl", "B.jsonl", ".hidden.jsonl", "notes.txt", "10.jsonl", "9.jsonl"):
         (tmp_path / name).touch()
     (tmp_path / "folder.jsonl").mkdir()
-    names = [file.name for file in list_files(tmp_path, ".jsonl")]
+    names = [file.name for file in list_files(tmp_path, (".jsonl",))]
     assert names == ["10.jsonl", "9.jsonl", "B.jsonl", "a.jsonl", "b.jsonl"]
 
 
 def test_a_single_file_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data.txt").touch()
     monkeypatch.chdir(tmp_path)
-    assert list_files("data.txt", ".jsonl") == (tmp_path / "data.txt",)
+    assert list_files("data.txt", (".jsonl",)) == (DataFile(LocalFolder(tmp_path), "data.txt"),)
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,14 @@ def test_a_single_file_may_have_any_name(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("nothing", "no such file or directory"),
         ("", r"holds no \*.parquet files"),
-        ("s3://bucket/x", "files are read from local paths only"),
+        ("ftp://bucket/x", "no storage has the scheme 'ftp'"),
+        ("https://host/x?signature=1", "a URL with a query cannot have files below it"),
     ],
 )
 def test_nothing_to_read_is_the_users_mistake(path: str, message: str, tmp_path: Path) -> None:
     where = path if "://" in path else tmp_path / path
     with pytest.raises(UserError, match=message):
-        list_files(where, ".parquet")
+        list_files(where, (".parquet",))
 
 
 def test_why_a_file_cannot_be_read(tmp_path: Path) -> None:

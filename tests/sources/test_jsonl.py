@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 import proctor.sources.lines as lines_module
 from proctor.rows import UserError
 from proctor.sources.base import BLOCK_BYTES
+from proctor.sources.files import DataFile, LocalFolder
 from proctor.sources.jsonl import FIRST_ROWS, JsonlSource
 from proctor.sources.jsonrows import JSON_METADATA
 from proctor.sources.lines import index_lines, read_lines
@@ -184,7 +185,7 @@ def test_marks_lead_to_every_line(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines_module, "MARK_ROWS", 3)
         patch.setattr(lines_module, "MARK_BYTES", 100)
-        index = index_lines(path, seen.append)
+        index = index_lines(DataFile(LocalFolder(path.parent), path.name), seen.append)
     assert (index.rows, index.size_bytes) == (len(rows), len(content))
     assert b"".join(seen) == content
     assert len(index.marks) <= 1 + len(rows) // 3 + len(content) // 100
@@ -201,7 +202,7 @@ def test_a_file_that_changed_after_planning_is_not_mistaken_for_the_old_one(tmp_
         file.write(b'{"n": 10}\n')
     rows = read_rows(source)
     assert set(errors(rows).values()) == {"read.corrupt"}
-    assert rows[0]["error_message"] == "a.jsonl has changed since the run was planned"
+    assert rows[0]["error_message"] == "a.jsonl: the file has changed since the run was planned"
     path.write_bytes(b'{"n": 0}'.ljust(size))
     assert errors(read_rows(source)) == dict.fromkeys(range(1, 10), "read.corrupt")
     path.unlink()

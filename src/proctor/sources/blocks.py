@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.types as pt
 from proctor.rows import ErrorKind, Failure
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS
 from proctor.sources.cells import CellError, holds_bytes, image_bytes, image_type
+from proctor.sources.files import DataFolder
 
 Faults = dict[int, Failure]
 """What is wrong with rows of a table, by their position in it."""
@@ -29,14 +29,16 @@ class RawRows:
         table: their columns, in the file's types; what stands there for rows with a fault does not matter.
         faults: what is wrong with some of them.
         place: names a row, by its position in the table, in messages: file and row or line.
-        root: directory that paths of images start at.
+        folder: where paths of images start.
+        notice: what was seen beyond the rows, and means that there may be more of them.
     """
 
     ids: Sequence[int]
     table: pa.Table
     faults: Faults
     place: Callable[[int], str]
-    root: Path
+    folder: DataFolder
+    notice: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,12 @@ class BlockShape:
             count = len(images[0]) if images else table.num_rows
             piece = self._with_images(table.slice(start, count), images)
             faults = {at - start: what for at, what in rows.faults.items() if start <= at < start + count}
-            yield from _halved(block_of(rows.ids[start : start + count], piece, faults))
+            yield from _halved(block_of(rows.ids[start : start + count], piece, faults, rows.notice))
 
-    def failed_block(self, ids: Sequence[int], failure: Failure) -> pa.Table:
+    def failed_block(self, ids: Sequence[int], failure: Failure, notice: str | None = None) -> pa.Table:
         """A block of rows that share a fault."""
         nothing = pa.table([pa.nulls(len(ids), kind) for kind in self.columns.types], schema=self.columns)
-        return block_of(ids, nothing, dict.fromkeys(range(len(ids)), failure))
+        return block_of(ids, nothing, dict.fromkeys(range(len(ids)), failure), notice)
 
     @property
     def _to_read(self) -> list[str]:
@@ -116,7 +118,7 @@ class BlockShape:
         images: list[bytes | None] = []
         try:
             for item in cell if isinstance(cell, list) else [cell]:
-                images.append(image_bytes(item, rows.root))  # noqa: PERF401 (how far it got is part of the message)
+                images.append(image_bytes(item, rows.folder))  # noqa: PERF401 (how far it got is part of the message)
             return images if isinstance(cell, list) else images[0]
         except CellError as error:
             which = f"column {name!r}" + (f", image {len(images) + 1}" if isinstance(cell, list) else "")
@@ -134,12 +136,12 @@ class BlockShape:
         return pa.table(columns, schema=self.columns)
 
 
-def block_of(ids: Sequence[int], columns: pa.Table, faults: Faults) -> pa.Table:
+def block_of(ids: Sequence[int], columns: pa.Table, faults: Faults, notice: str | None = None) -> pa.Table:
     """One block; rows with a fault get nulls in every column."""
     kinds = [faults[at].kind.value if at in faults else None for at in range(len(ids))]
     messages = [faults[at].message if at in faults else None for at in range(len(ids))]
     head = [pa.array(ids, pa.int64()), pa.array(kinds, pa.string()), pa.array(messages, pa.string())]
-    head.append(pa.nulls(len(ids), pa.string()))
+    head.append(pa.array([notice] * len(ids), pa.string()))
     sound = [_hidden(column, sorted(faults)) for column in columns.columns]
     return pa.table([*head, *sound], schema=pa.schema([*BLOCK_FIELDS, *columns.schema]))
 

@@ -17,11 +17,8 @@ Bytes are not decoded here: whether they are an image shows later. Null stays nu
 from __future__ import annotations
 
 import binascii
-import errno
-import os
-import stat
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -29,11 +26,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from proctor.rows import ErrorKind
+from proctor.sources.files import DataFolder, FileError
 
 _BASE64_STARTS = ("/9j/", "_9j_", "iVBORw0KGgo", "R0lGOD", "UklGR", "SUkqA", "TU0AK", "AAAA", "Qk")
 _LONGEST_PATH = 4096
 _URL_SAFE = str.maketrans("-_", "+/")
-_NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
 IMAGE = pa.large_binary()
 IMAGES = pa.list_(pa.field("item", pa.large_binary()))
@@ -91,12 +88,12 @@ def _is_image(type_: pa.DataType) -> bool:
     return is_binary(type_) or is_text(type_)
 
 
-def image_bytes(cell: Any, root: Path | None) -> bytes | None:
+def image_bytes(cell: Any, folder: DataFolder | None) -> bytes | None:
     """The encoded image that a cell stands for; None for null.
 
     Args:
         cell: bytes, text, or a mapping with ``bytes`` and ``path``.
-        root: directory that paths start at and must not leave; None: paths are refused.
+        folder: where paths start, and what they must not leave; None: paths are refused.
 
     Raises:
         CellError: ``read.corrupt`` for text that is no sound base64 and for a path that leads outside, ``read.missing``
@@ -106,14 +103,14 @@ def image_bytes(cell: Any, root: Path | None) -> bytes | None:
         return cell
     if isinstance(cell, Mapping):
         inner = cell.get("bytes")
-        return inner if isinstance(inner, bytes) else image_bytes(cell.get("path"), root)
+        return inner if isinstance(inner, bytes) else image_bytes(cell.get("path"), folder)
     if not isinstance(cell, str):
         raise CellError(ErrorKind.READ_CORRUPT, f"an image cannot be a {type(cell).__name__}")
     if cell.startswith("data:"):
         return _from_data_uri(cell)
     if _is_base64(cell):
         return _from_base64(cell)
-    return _from_file(cell, root)
+    return _from_file(cell, folder)
 
 
 def _from_data_uri(uri: str) -> bytes:
@@ -141,8 +138,8 @@ def _from_base64(text: str) -> bytes:
         raise CellError(ErrorKind.READ_CORRUPT, f"not base64: {error}: {_short(text)}") from None
 
 
-def _from_file(name: str, root: Path | None) -> bytes:
-    if root is None:
+def _from_file(name: str, folder: DataFolder | None) -> bytes:
+    if folder is None:
         raise CellError(ErrorKind.READ_CORRUPT, f"neither base64 nor a data URI: {_short(name)}")
     if "://" in name:
         raise CellError(ErrorKind.READ_CORRUPT, f"URLs are not fetched: {_short(name)}")
@@ -153,20 +150,9 @@ def _from_file(name: str, root: Path | None) -> bytes:
     if ".." in path.parts or not path.parts or "\0" in name:
         raise CellError(ErrorKind.READ_CORRUPT, f"not a path below the data's directory: {_short(name)}")
     try:
-        return _read_below(root.resolve(), path)
-    except OSError as error:
-        kind = ErrorKind.READ_MISSING if error.errno in _NO_SUCH_FILE else ErrorKind.READ_FAILED
-        raise CellError(kind, f"{error.strerror or error}: {_short(name)}") from error
-
-
-def _read_below(home: Path, path: PurePosixPath) -> bytes:
-    # realpath, not Path.resolve: that one raises RuntimeError for links in a circle, and only in some versions.
-    file = Path(os.path.realpath(home / path))
-    if not file.is_relative_to(home):
-        raise CellError(ErrorKind.READ_CORRUPT, f"leads outside of the data's directory: {_short(str(path))}")
-    if not stat.S_ISREG(file.stat().st_mode):
-        raise CellError(ErrorKind.READ_CORRUPT, f"not a regular file: {_short(str(path))}")
-    return file.read_bytes()
+        return folder.content(str(path))
+    except FileError as fault:
+        raise CellError(fault.kind, f"{fault.message}: {_short(name)}") from fault
 
 
 def _short(text: str) -> str:

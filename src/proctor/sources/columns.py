@@ -11,6 +11,7 @@ import pyarrow.types as pt
 from proctor.rows import UserError
 from proctor.sources.cells import image_type, is_binary, is_text
 from proctor.spec import ColumnsSpec
+from proctor.spec.source import is_expression
 
 _JSON_MARKS = (b"proctor.encoding", b"mds.encoding")
 
@@ -19,11 +20,12 @@ def check_columns(schema: pa.Schema, columns: ColumnsSpec) -> None:
     """Checks `columns` against the columns of a source (`Source.columns`).
 
     Raises:
-        UserError: a column that is not there (with those that are, the nearest first), or one whose type cannot be.
+        UserError: a column that is not there (with those that are, the nearest first), an expression that does not fit
+            them, or a type that cannot be.
     """
     for number, name in enumerate(columns.images):
         where = f"source.columns.images[{number}]"
-        type_ = _type_of(schema, name, where)
+        type_ = _field_of(schema, name, where).type
         if image_type(type_) is None:
             fix = (
                 "images are bytes, text (base64, data URI, relative path), structs of bytes and path, or lists of these"
@@ -43,18 +45,23 @@ def is_json(field: pa.Field) -> bool:
 
 def _check_field(schema: pa.Schema, key: str, name: str, images: Sequence[str]) -> None:
     where = f"source.columns.{key}"
-    type_ = _type_of(schema, name, where)
+    field = _field_of(schema, name, where)
+    type_ = field.type
     if name in images:
         raise UserError(f"column {name!r} is one of source.columns.images already", where=where)
     if key == "sample_id" and (pt.is_nested(type_) or is_binary(type_)):
         raise UserError(f"column {name!r} is {type_}, not text or a number", where=where)
-    if key == "prompt" and (not is_text(type_) or is_json(schema.field(name))):
+    if key == "prompt" and (not is_text(type_) or is_json(field)):
         raise UserError(f"column {name!r} is {'JSON' if is_text(type_) else type_}, not text", where=where)
 
 
-def _type_of(schema: pa.Schema, name: str, where: str) -> pa.DataType:
+def _field_of(schema: pa.Schema, name: str, where: str) -> pa.Field:
+    if is_expression(name):
+        from proctor.sources.expressions import bind
+
+        return bind(schema, name, where)
     if name in schema.names:
-        return schema.field(name).type
+        return schema.field(name)
     near = difflib.get_close_matches(name, schema.names, n=1)
     there = ", ".join([*near, *(other for other in schema.names if other not in near)])
     hint = f"did you mean {near[0]!r}? " if near else ""

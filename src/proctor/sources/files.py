@@ -1,41 +1,305 @@
-"""The data files of a source: one file, or a directory's files in name order."""
+"""The data files of a source: below a local directory or below a URL, and the same for both.
+
+A *folder* is where the paths in a data set start; what lies outside is not read for one of them. A `DataFile` is one of
+its files. Both are small and picklable, and hold no connection and no open file.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-from pathlib import Path
+import stat
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, Protocol, cast
+from urllib.parse import unquote, urlsplit
 
 from pyroaring import BitMap64
 
 from proctor.rows import ErrorKind, Failure, UserError
 
+if TYPE_CHECKING:
+    from proctor.storage.connect import StorageOptions
+    from proctor.storage.remote import Remote, RemoteError
 
-def list_files(path: str | Path, suffix: str) -> tuple[Path, ...]:
-    """The file at `path`, or the files of that directory whose names end in `suffix`, by name.
+_NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_BUFFER = 1 << 20
+CHANGED = "the file has changed since the run was planned"
 
-    Hidden files (``.name``) and sub-directories are left out; a single file may have any name.
+
+class FileError(OSError):
+    """A file that cannot be had, and the failure of the rows that need it. Never has an ``errno``."""
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (FileError, (self.kind, self.message))
+
+
+class Version(NamedTuple):
+    """What tells a file from another one under its name: its bytes, and a tag that changes with its content."""
+
+    size: int
+    tag: str
+
+
+class DataFolder(Protocol):
+    """The files of a data set, by their names (relative, with ``/``). Picklable and hashable.
+
+    Attributes:
+        is_remote: whether bytes travel: many small files are then better fetched side by side.
+    """
+
+    is_remote: ClassVar[bool]
+
+    def __hash__(self) -> int: ...
+
+    def place(self, name: str) -> str:
+        """The path or URL of a file, for messages."""
+
+    def version(self, name: str) -> Version:
+        """What the file is now.
+
+        Raises:
+            FileError: it cannot be had.
+        """
+
+    def open(self, name: str, version: Version, *, windows: int = 1) -> BinaryIO:
+        """The file's bytes, to be read at any place; `windows` is the number of places that are read in turn."""
+
+    def content(self, name: str) -> bytes:
+        """All bytes of a file that the data names: a path that must not leave the folder, links included.
+
+        Raises:
+            FileError: they cannot be had.
+        """
+
+    def names(self, *, below: bool = True) -> list[str]:
+        """Names of the files in the folder, and `below` it, in order of their bytes; hidden ones are left out.
+
+        Raises:
+            FileError: they cannot be listed.
+        """
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A directory."""
+
+    root: Path
+    is_remote: ClassVar[bool] = False
+
+    def place(self, name: str) -> str:
+        """The file's path."""
+        return str(self.root / name)
+
+    def version(self, name: str) -> Version:
+        """Size, inode and time of change."""
+        try:
+            seen = (self.root / name).stat()
+        except OSError as error:
+            raise _local_fault(error) from None
+        return Version(seen.st_size, f"{seen.st_ino:x}-{seen.st_mtime_ns:x}")
+
+    def open(self, name: str, version: Version, *, windows: int = 1) -> BinaryIO:  # noqa: ARG002 (needs no windows)
+        """The file as it is now."""
+        try:
+            return (self.root / name).open("rb", buffering=_BUFFER)
+        except OSError as error:
+            raise _local_fault(error) from None
+
+    def content(self, name: str) -> bytes:
+        """All bytes of a file that is below the directory after all links."""
+        # realpath, not Path.resolve: that one raises RuntimeError for links in a circle, and only in some versions.
+        home = Path(os.path.realpath(self.root))
+        file = Path(os.path.realpath(home / name))
+        if not file.is_relative_to(home):
+            raise FileError(ErrorKind.READ_CORRUPT, "leads outside of the data's directory")
+        try:
+            if not stat.S_ISREG(file.stat().st_mode):
+                raise FileError(ErrorKind.READ_CORRUPT, "not a regular file")
+            return file.read_bytes()
+        except FileError:
+            raise
+        except OSError as error:
+            raise _local_fault(error) from None
+
+    def names(self, *, below: bool = True) -> list[str]:
+        """Its files (links to directories are not followed)."""
+        found = []
+        for base, folders, names in os.walk(self.root, onerror=_refuse):
+            folders[:] = [folder for folder in folders if below and not folder.startswith(".")]
+            prefix = os.path.relpath(base, self.root) + "/"
+            found += [prefix.removeprefix("./") + name for name in names if not name.startswith(".")]
+        return sorted(found, key=os.fsencode)
+
+
+@dataclass(frozen=True)
+class RemoteFolder:
+    """The files below a URL."""
+
+    remote: Remote
+    is_remote: ClassVar[bool] = True
+
+    def place(self, name: str) -> str:
+        """The file's URL."""
+        return self.remote.url_of(name) if name else self.remote.url
+
+    def version(self, name: str) -> Version:
+        """Size and tag of the object."""
+        from proctor.storage.remote import RemoteError
+
+        try:
+            return Version(*self.remote.stat(name))
+        except RemoteError as error:
+            raise _remote_fault(error) from None
+
+    def open(self, name: str, version: Version, *, windows: int = 1) -> BinaryIO:
+        """The object, as long as it has this version; fetched by ranges."""
+        from proctor.sources.ranged import RangedFile
+
+        # A raw file that always reads in full has all that readers ask of a buffered one.
+        return cast(BinaryIO, RangedFile(self, name, version, windows=windows))
+
+    def fetch(self, name: str, start: int, end: int, tag: str) -> bytes:
+        """The bytes ``start .. end - 1`` of the object that has `tag`.
+
+        Raises:
+            FileError: they cannot be had.
+        """
+        from proctor.storage.remote import RemoteError
+
+        try:
+            return self.remote.read(name, start, end, tag)
+        except RemoteError as error:
+            raise _remote_fault(error) from None
+
+    def content(self, name: str) -> bytes:
+        """All bytes of an object."""
+        seen = self.version(name)
+        return self.fetch(name, 0, seen.size, seen.tag)
+
+    def names(self, *, below: bool = True) -> list[str]:
+        """Objects below the URL; none on a web server, which cannot be asked."""
+        from proctor.storage.remote import RemoteError
+
+        try:
+            names = self.remote.names()
+        except RemoteError as error:
+            raise _remote_fault(error) from None
+        wanted = (name for name in names if name and not _is_hidden(name) and (below or "/" not in name))
+        return sorted(wanted, key=os.fsencode)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a folder."""
+
+    folder: DataFolder
+    name: str
+
+    @property
+    def place(self) -> str:
+        """Its path or URL, for messages."""
+        return self.folder.place(self.name)
+
+    def version(self) -> Version:
+        """What it is now.
+
+        Raises:
+            FileError: it cannot be had.
+        """
+        return self.folder.version(self.name)
+
+    def same(self, planned: Version) -> Version:
+        """What it is now, if it still is the file that the run was planned with.
+
+        An object is not asked for: reading it names its tag. A local file may have been copied, and is the same if it
+        has as many bytes.
+
+        Raises:
+            FileError: it is another one, or cannot be had.
+        """
+        if self.folder.is_remote:
+            return planned
+        now = self.version()
+        if now.size != planned.size:
+            raise FileError(ErrorKind.READ_CORRUPT, CHANGED)
+        return now
+
+    def open(self, version: Version, *, windows: int = 1) -> BinaryIO:
+        """Its bytes, as `DataFolder.open`."""
+        return self.folder.open(self.name, version, windows=windows)
+
+
+def list_files(
+    path: str | Path, suffixes: tuple[str, ...], storage: StorageOptions | None = None
+) -> tuple[DataFile, ...]:
+    """The file at `path`, or the files of that directory whose names end in one of `suffixes`, by name.
+
+    Hidden files (``.name``) and sub-directories are left out; a single file may have any name. A web server cannot be
+    asked for names: there, `path` is a file.
 
     Raises:
         UserError: there is nothing at `path`, or no such file in it.
     """
-    where = str(path)
-    if "://" in where:
-        raise UserError(f"*{suffix} files are read from local paths only", where=where, fix="copy or mount them first")
-    path = Path(path).absolute()
-    if path.is_file():
-        return (path,)
-    if not path.is_dir():
-        raise UserError("no such file or directory", where=where)
-    files = sorted(
-        (entry for entry in path.iterdir() if _is_data_file(entry, suffix)), key=lambda entry: os.fsencode(entry.name)
-    )
-    if not files:
-        raise UserError(f"the directory holds no *{suffix} files", where=where)
-    return tuple(files)
+    folder, name = folder_of(path, storage)
+    if name:
+        return (DataFile(folder, name),)
+    try:
+        found = [other for other in folder.names(below=False) if other.endswith(suffixes)]
+    except FileError as error:
+        raise UserError(error.message, where=str(path)) from None
+    if isinstance(folder, LocalFolder):
+        found = [other for other in found if (folder.root / other).is_file()]
+    if not found:
+        raise UserError(f"the directory holds no {' or '.join('*' + s for s in suffixes)} files", where=str(path))
+    return tuple(DataFile(folder, other) for other in found)
 
 
-def _is_data_file(entry: Path, suffix: str) -> bool:
-    return entry.name.endswith(suffix) and not entry.name.startswith(".") and entry.is_file()
+def folder_of(path: str | Path, storage: StorageOptions | None = None) -> tuple[DataFolder, str]:
+    """What lies at `path`: a folder and ``""``, or the folder that a file lies in and the file's name.
+
+    Raises:
+        UserError: there is nothing, or the URL is none that can be read.
+    """
+    text = str(path)
+    if "://" in text and not text.startswith("file:///"):
+        return _below_url(text, storage)
+    local = Path(unquote(urlsplit(text).path) if "://" in text else path).absolute()
+    if local.is_file():
+        return LocalFolder(local.parent), local.name
+    if not local.is_dir():
+        raise UserError("no such file or directory", where=text)
+    return LocalFolder(local), ""
+
+
+def _below_url(url: str, storage: StorageOptions | None) -> tuple[DataFolder, str]:
+    from proctor.storage.connect import StorageOptions
+    from proctor.storage.remote import Remote, RemoteError
+
+    options = storage or StorageOptions()
+    Remote(url, options).check()
+    scheme, _, rest = url.partition("://")
+    parent, slash, name = rest.rstrip("/").rpartition("/")
+    web = scheme in ("http", "https")
+    if slash and name and (web or not url.endswith("/")):
+        folder = RemoteFolder(Remote(f"{scheme}://{parent}", options))
+        name = unquote(name) if web else name
+        try:
+            folder.remote.stat(name)
+            return folder, name
+        except RemoteError as error:
+            if web or error.reason != "missing":
+                fix = "a folder of a web server cannot be listed: give the URL of a file" if web else None
+                raise UserError(error.message, fix=fix) from None
+    folder = RemoteFolder(Remote(url.rstrip("/"), options))
+    if web:
+        raise UserError("a folder of a web server cannot be listed", where=url, fix="give the URL of a file")
+    return folder, ""
 
 
 def ids_between(first: int, end: int) -> BitMap64:
@@ -47,6 +311,33 @@ def ids_between(first: int, end: int) -> BitMap64:
 
 
 def open_failure(error: OSError) -> Failure:
-    """Why a file could not be read, as a failure of each of its rows: gone for good, or something that may pass."""
-    kind = ErrorKind.READ_MISSING if isinstance(error, FileNotFoundError) else ErrorKind.READ_FAILED
-    return Failure(kind, os.strerror(error.errno) if error.errno else str(error))
+    """Why a file could not be read, as a failure of each of its rows.
+
+    An error with a number is the system's: gone for good, or something that may pass. One without is a decoder's, which
+    has met damage.
+    """
+    if isinstance(error, FileError):
+        return Failure(error.kind, error.message)
+    if error.errno is None:
+        return Failure(ErrorKind.READ_CORRUPT, " ".join(str(error).split())[:300])
+    fault = _local_fault(error)
+    return Failure(fault.kind, fault.message)
+
+
+def _local_fault(error: OSError) -> FileError:
+    kind = ErrorKind.READ_MISSING if error.errno in _NO_SUCH_FILE else ErrorKind.READ_FAILED
+    return FileError(kind, os.strerror(error.errno) if error.errno else str(error))
+
+
+def _remote_fault(error: RemoteError) -> FileError:
+    # Who is denied may be granted access later: that is the infrastructure's fault and not the row's.
+    kind = ErrorKind.READ_MISSING if error.reason == "missing" else ErrorKind.READ_FAILED
+    return FileError(kind, error.message)
+
+
+def _refuse(error: OSError) -> None:
+    raise _local_fault(error)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in PurePosixPath(name).parts)

@@ -1,5 +1,7 @@
 """JSON-lines files as a source of rows: one pass at the start counts lines and finds columns; reading seeks.
 
+Files may be compressed as a whole (see `streams` for what that costs) and lie below a URL.
+
 Column types follow from the first rows (see `jsonrows`). A column called like a field of every block gets the prefix
 ``jsonl_``. A line that is malformed, or does not fit the columns, is a ``read.corrupt`` row; a blank line is no row.
 """
@@ -8,44 +10,55 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 from pyroaring import BitMap64
 
-from proctor.rows import ErrorKind, Failure
+from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup
 from proctor.sources.blocks import BlockShape, Faults, RawRows
-from proctor.sources.files import ids_between, list_files, open_failure
+from proctor.sources.files import CHANGED, ids_between, list_files, open_failure
 from proctor.sources.jsonrows import RowError, decode_row, discover, schema_of, table_of
 from proctor.sources.lines import Line, LineIndex, index_lines, read_lines
 from proctor.sources.planning import Extent, plan_groups
+from proctor.sources.streams import COMPRESSIONS
+
+if TYPE_CHECKING:
+    from proctor.storage.connect import StorageOptions
 
 FIRST_ROWS = 1000
 """Most rows that the columns are learned from."""
 _FIRST_BYTES = 64 << 20
 _PREFIX = "jsonl_"
+_SUFFIXES = (".jsonl", *(f".jsonl{ending}" for ending in COMPRESSIONS))
 
 
 class JsonlSource:
-    """Rows of a JSON-lines file, or of a directory's ``*.jsonl`` files in name order. Implements `base.Source`.
+    """Rows of a JSON-lines file, or of a directory's ``*.jsonl`` files in name order (also ``.jsonl.gz``,
+    ``.jsonl.zst``, ``.jsonl.bz2``). Implements `base.Source`.
 
     Args:
-        path: the file or directory.
+        path: the file or directory, or its URL.
         images: columns that hold images, each one or a list: text (base64, data URI, relative path), or an object with
             ``bytes`` (base64) or ``path``. A later row may have another of these forms.
+        storage: how object storage is reached, for a URL.
 
     Raises:
-        UserError: no files, or no row in them that is a JSON object.
+        UserError: no files, one that cannot be read, or no row in them that is a JSON object.
     """
 
-    def __init__(self, path: str | Path, *, images: Sequence[str] = ()) -> None:
+    def __init__(self, path: str | Path, *, images: Sequence[str] = (), storage: StorageOptions | None = None) -> None:
         digest = xxhash.xxh3_128()
         self._files: list[LineIndex] = []
         self._first_rows = [0]
-        for file in list_files(path, ".jsonl"):
-            index = index_lines(file, digest.update)
+        for file in list_files(path, _SUFFIXES, storage):
+            try:
+                index = index_lines(file, digest.update)
+            except OSError as error:
+                raise UserError(open_failure(error).message, where=file.place) from None
             digest.update(b"\0end of file")
             self._files.append(index)
             self._first_rows.append(self._first_rows[-1] + index.rows)
@@ -74,23 +87,20 @@ class JsonlSource:
         """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES`."""
         index, first = self._files[group.shard], self._first_rows[group.shard]
         ids = list(group.row_ids)
-        changed = Failure(ErrorKind.READ_CORRUPT, f"{index.path.name} has changed since the run was planned")
         try:
-            if index.path.stat().st_size != index.size_bytes:
-                yield self._shape.failed_block(ids, changed)
-                return
             for lines in _batched(read_lines(index, [row - first for row in ids])):
                 yield from self._blocks(index, first, lines)
                 ids = ids[len(lines) :]
-            if ids:
-                yield self._shape.failed_block(ids, changed)
+            failure = Failure(ErrorKind.READ_CORRUPT, index.damage or f"{index.file.name}: {CHANGED}")
         except OSError as error:
-            gone = open_failure(error)
-            yield self._shape.failed_block(ids, Failure(gone.kind, f"{index.path.name}: {gone.message}"))
+            fault = open_failure(error)
+            failure = Failure(fault.kind, index.damage or f"{index.file.name}: {fault.message}")
+        if ids:
+            yield self._shape.failed_block(ids, failure, index.damage)
 
     def _blocks(self, index: LineIndex, first: int, lines: Sequence[Line]) -> Iterator[pa.Table]:
         def place(at: int) -> str:
-            return f"{index.path.name}, line {lines[at].number + 1}"
+            return f"{index.file.name}, line {lines[at].number + 1}"
 
         rows, faults = [], Faults()
         nothing = (None,) * len(self._columns)
@@ -101,7 +111,8 @@ class JsonlSource:
                 rows.append(nothing)
                 faults[at] = Failure(ErrorKind.READ_CORRUPT, f"{place(at)}: {error}")
         ids = [first + line.row for line in lines]
-        yield from self._shape.blocks(RawRows(ids, table_of(self._columns, rows), faults, place, index.path.parent))
+        table = table_of(self._columns, rows)
+        yield from self._shape.blocks(RawRows(ids, table, faults, place, index.file.folder, index.damage))
 
     def _extents(self, shard: int) -> list[Extent]:
         index, first = self._files[shard], self._first_rows[shard]
@@ -128,7 +139,7 @@ def _batched(lines: Iterable[Line]) -> Iterator[list[Line]]:
 def _first_lines(files: Iterable[LineIndex]) -> Iterator[bytes]:
     rows, size = 0, 0
     for index in files:
-        for line in read_lines(index, range(min(index.rows, FIRST_ROWS - rows))):
+        for line in read_lines(index, range(min(index.rows - (index.damage is not None), FIRST_ROWS - rows))):
             yield line.data
             rows, size = rows + 1, size + len(line.data)
             if size >= _FIRST_BYTES:

@@ -3,6 +3,7 @@
 Column names of a block are those of the file, except that one called like a field of every block gets the prefix
 ``parquet_``. What a worker holds in memory is a block, its images, and the largest page (or dictionary) of each column:
 a row group is never loaded whole. A group of rows is read from the start of its row group on, as far as its last row.
+Below a URL, footers and pages are fetched by ranges: of other row groups, nothing is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,19 +22,27 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape, Faults, RawRows, unsound_rows
-from proctor.sources.files import ids_between, list_files, open_failure
+from proctor.sources.files import CHANGED, DataFile, LocalFolder, Version, ids_between, list_files, open_failure
 from proctor.sources.planning import Extent, plan_groups
 from proctor.sources.rowgroups import read_rows
 
+if TYPE_CHECKING:
+    from proctor.storage.connect import StorageOptions
+
 _BATCH_ROWS = 1024
 _READ_AHEAD = 1 << 20
+_FOOTER_BYTES = 64 << 10
+"""How much of a file's end is asked for first: most footers fit."""
+_WINDOWS = 8
+"""Columns that are read in turn without fetching anything twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
     """One file as its footer describes it; an extent a row group."""
 
-    path: Path
+    file: DataFile
+    version: Version
     row_groups: tuple[Extent, ...]
 
 
@@ -40,36 +50,37 @@ class ParquetSource:
     """Rows of a Parquet file, or of a directory's ``*.parquet`` files in name order. Implements `base.Source`.
 
     Args:
-        path: the file or directory.
+        path: the file or directory, or its URL.
         images: columns that hold images (see `cells` for their forms); others keep their type.
+        storage: how object storage is reached, for a URL.
 
     Raises:
         UserError: no files, a footer that cannot be read, or files whose columns differ; names file and column.
     """
 
-    def __init__(self, path: str | Path, *, images: Sequence[str] = ()) -> None:
+    def __init__(self, path: str | Path, *, images: Sequence[str] = (), storage: StorageOptions | None = None) -> None:
         self._files: list[ParquetFile] = []
         self._rows = 0
         digest = hashlib.sha256()
         schema: pa.Schema | None = None
-        for file in list_files(path, ".parquet"):
-            metadata = _read_metadata(file)
+        for file in list_files(path, (".parquet",), storage):
+            metadata, identity, version = _read_footer(file)
             found = _plain(metadata.schema.to_arrow_schema(), file)
             schema = schema or found
-            _check_same_columns(self._files[0].path if self._files else file, schema, file, found)
-            digest.update(_identity(file))
-            self._add(file, metadata)
+            _check_same_columns(self._files[0].file if self._files else file, schema, file, found)
+            digest.update(identity)
+            self._add(file, version, metadata)
         assert schema is not None
         self._shape = BlockShape(schema, tuple(images), "parquet_")
         self._fingerprint = digest.hexdigest()
 
-    def _add(self, file: Path, metadata: pq.FileMetaData) -> None:
+    def _add(self, file: DataFile, version: Version, metadata: pq.FileMetaData) -> None:
         row_groups = []
         for number in range(metadata.num_row_groups):
             row_group = metadata.row_group(number)
             row_groups.append(Extent(self._rows, row_group.num_rows, row_group.total_byte_size))
             self._rows += row_group.num_rows
-        self._files.append(ParquetFile(file, tuple(row_groups)))
+        self._files.append(ParquetFile(file, version, tuple(row_groups)))
 
     def expected(self) -> BitMap64:
         """All row ids, ``0 .. n-1``, as the footers count them."""
@@ -95,16 +106,16 @@ class ParquetSource:
         for ids, table, faults in _gathered(self._segments(file, list(group.row_ids))):
 
             def place(at: int, ids: Sequence[int] = ids) -> str:
-                return f"{file.path.name}, row {ids[at] - first}"
+                return f"{file.file.name}, row {ids[at] - first}"
 
             named = {at: Failure(what.kind, f"{place(at)}: {what.message}") for at, what in faults.items()}
             damaged = unsound_rows(table, place)
-            yield from self._shape.blocks(RawRows(ids, table, {**damaged, **named}, place, file.path.parent))
+            yield from self._shape.blocks(RawRows(ids, table, {**damaged, **named}, place, file.file.folder))
 
     def _segments(self, file: ParquetFile, wanted: list[int]) -> Iterator[_Segment]:
         """The wanted rows of a file, in order, as pieces that were read or that share a fault."""
         try:
-            handle = _open(file.path)
+            handle = _open(file)
         except OSError as error:
             yield self._lost(wanted, open_failure(error))
             return
@@ -121,7 +132,7 @@ class ParquetSource:
 
     def _row_group(self, handle: pq.ParquetFile, number: int, extent: Extent, wanted: list[int]) -> Iterator[_Segment]:
         if not self._is_as_planned(handle, number, extent):
-            yield self._lost(wanted, Failure(ErrorKind.READ_CORRUPT, "the file has changed since the run was planned"))
+            yield self._lost(wanted, Failure(ErrorKind.READ_CORRUPT, CHANGED))
             return
         batch_rows = max(1, min(_BATCH_ROWS, int(BLOCK_BYTES / max(1.0, extent.row_bytes))))
         done = 0
@@ -170,34 +181,46 @@ def _gathered(segments: Iterable[_Segment]) -> Iterator[tuple[list[int], pa.Tabl
         yield ids, pa.concat_tables(tables), faults
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def _open(planned: ParquetFile) -> pq.ParquetFile:
     # A buffered stream without pre-buffering: otherwise whole column chunks are loaded before the first row comes.
-    return pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_AHEAD, page_checksum_verification=True)
+    file = planned.file
+    return pq.ParquetFile(
+        _arrow_file(file, planned.version if file.folder.is_remote else file.version()),
+        pre_buffer=False,
+        buffer_size=_READ_AHEAD,
+        page_checksum_verification=True,
+    )
 
 
-def _read_metadata(file: Path) -> pq.FileMetaData:
+def _arrow_file(file: DataFile, version: Version) -> pa.NativeFile:
+    if isinstance(file.folder, LocalFolder):
+        return pa.OSFile(file.place)
+    return pa.PythonFile(file.open(version, windows=_WINDOWS), "r")
+
+
+def _read_footer(file: DataFile) -> tuple[pq.FileMetaData, bytes, Version]:
+    """The footer of a file, its size and footer as bytes, and its version."""
     try:
-        return pq.read_metadata(file)
+        version = file.version()
+        with file.open(version) as stream:
+            stream.seek(max(0, version.size - _FOOTER_BYTES))
+            end = stream.read()
+            length = int.from_bytes(end[-8:-4], "little") + 8
+            if len(end) < length <= version.size:
+                stream.seek(version.size - length)
+                end = stream.read()
+        identity = version.size.to_bytes(8, "little") + end[-length:-8]
+        return pq.read_metadata(pa.BufferReader(end)), identity, version
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
-        raise UserError(f"cannot read the Parquet footer: {reason}", where=str(file)) from error
+        raise UserError(f"cannot read the Parquet footer: {reason}", where=file.place) from error
 
 
-def _identity(file: Path) -> bytes:
-    """Size and footer of a Parquet file that was read before."""
-    with file.open("rb") as stream:
-        size = stream.seek(0, 2)
-        stream.seek(size - 8)
-        footer = int.from_bytes(stream.read(4), "little")
-        stream.seek(size - 8 - footer)
-        return size.to_bytes(8, "little") + stream.read(footer)
-
-
-def _plain(schema: pa.Schema, file: Path) -> pa.Schema:
+def _plain(schema: pa.Schema, file: DataFile) -> pa.Schema:
     """The schema without metadata and requirements: a row that cannot be read has nulls."""
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
     if repeated:
-        raise UserError(f"has several columns named {min(repeated)!r}", where=str(file))
+        raise UserError(f"has several columns named {min(repeated)!r}", where=file.place)
     return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
@@ -205,13 +228,13 @@ def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
     return dict(zip(schema.names, schema.types, strict=True))
 
 
-def _check_same_columns(first: Path, expected: pa.Schema, file: Path, found: pa.Schema) -> None:
+def _check_same_columns(first: DataFile, expected: pa.Schema, file: DataFile, found: pa.Schema) -> None:
     wanted, there = _types(expected), _types(found)
     for name in [*wanted, *there]:
         if wanted.get(name) != there.get(name):
             has, had = there.get(name, "no such column"), wanted.get(name, "no such column")
             raise UserError(
                 f"column {name!r} is {has}, in {first.name} it is {had}",
-                where=str(file),
+                where=file.place,
                 fix="the files of a source must have the same columns",
             )

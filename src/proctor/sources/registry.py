@@ -11,6 +11,7 @@ from pyroaring import BitMap64
 from proctor.sources.base import BLOCK_BYTES, ReadGroup, Source
 from proctor.sources.files import ids_between
 from proctor.spec import MdsSourceSpec, ParquetSourceSpec, SourceSpec
+from proctor.spec.source import is_expression
 
 if TYPE_CHECKING:
     from proctor.storage.connect import StorageOptions
@@ -31,15 +32,15 @@ def _open(spec: SourceSpec, storage: StorageOptions | None) -> Source:
     if isinstance(spec, MdsSourceSpec):
         from proctor.sources.mds import MDSSource
 
-        options = {"allow_pickle": spec.allow_pickle, "verify_hashes": spec.verify_hashes}
-        return MDSSource(spec.path, **options, storage=storage)
+        return MDSSource(spec.path, allow_pickle=spec.allow_pickle, verify_hashes=spec.verify_hashes, storage=storage)
+    images = [name for name in spec.columns.images if not is_expression(name)]
     if isinstance(spec, ParquetSourceSpec):
         from proctor.sources.parquet import ParquetSource
 
-        return ParquetSource(spec.path, images=spec.columns.images)
+        return ParquetSource(spec.path, images=images, storage=storage)
     from proctor.sources.jsonl import JsonlSource
 
-    return JsonlSource(spec.path, images=spec.columns.images)
+    return JsonlSource(spec.path, images=images, storage=storage)
 
 
 class FirstRows:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from proctor.rows import ErrorKind, Failure
+from proctor.sources.files import open_failure
 
 Rows = tuple[list[int], pa.Table]
 """Positions in the row group, and their rows."""
@@ -51,8 +52,9 @@ def _read_batches(
 
 
 def _failure(error: Exception) -> Failure:
-    passing = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno is not None)
-    kind = ErrorKind.READ_FAILED if passing else ErrorKind.READ_CORRUPT
+    if isinstance(error, OSError):
+        return open_failure(error)
+    kind = ErrorKind.READ_FAILED if isinstance(error, MemoryError) else ErrorKind.READ_CORRUPT
     return Failure(kind, " ".join(str(error).split())[:300] or type(error).__name__)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +13,10 @@ from proctor.sources.base import BLOCK_FIELDS
 from proctor.sources.cells import CellError, image_bytes
 from proctor.sources.columns import check_columns, is_json
 from proctor.spec import ColumnsSpec
+from proctor.spec.source import is_expression
+
+if TYPE_CHECKING:
+    from proctor.sources.expressions import Computed
 
 __all__ = ["FieldError", "Fields", "Unprepared", "check_columns", "to_samples"]
 
@@ -51,6 +55,24 @@ class _Column:
             raise FieldError(f"column {self.name!r}: {what}{error}") from error
 
 
+class _Computed(_Column):
+    """The values of a column expression; the column is called like it."""
+
+    def __init__(self, computed: Computed) -> None:
+        super().__init__(computed.field, computed.cells)
+        self._faults = computed.faults
+
+    def at(self, row: int) -> Any:
+        """Value for a row.
+
+        Raises:
+            FieldError: the expression failed for it.
+        """
+        if row in self._faults:
+            raise FieldError(f"column {self.name!r}: {self._faults[row]}")
+        return super().at(row)
+
+
 class Fields(Mapping[str, Any]):
     """The columns of one row, each read when it is asked for: what nobody needs is neither copied nor parsed.
 
@@ -76,7 +98,8 @@ def to_samples(block: pa.Table, columns: ColumnsSpec) -> Iterator[Sample | Unpre
     """One sample, or the reason why there is none, for each row of a block, in order.
 
     The block is as in `sources.base`; `columns` must have passed `check_columns`. Images come in the order of
-    `columns.images`. A sample's fields are read from the block on access, so they should not outlive it by much.
+    `columns.images`. A sample's fields are read from the block on access, so they should not outlive it by much; the
+    value of a column expression is the field that is called like it.
     """
     head = len(BLOCK_FIELDS)
     ids, kinds, messages = (block.column(number).to_pylist() for number in range(3))
@@ -84,6 +107,7 @@ def to_samples(block: pa.Table, columns: ColumnsSpec) -> Iterator[Sample | Unpre
         field.name: _Column(field, cells)
         for field, cells in zip(list(block.schema)[head:], block.columns[head:], strict=True)
     }
+    every.update(_computed(block, columns))
     images = [every[name] for name in columns.images]
     fields = {name: column for name, column in every.items() if name not in columns.images}
     for row, (row_id, kind, message) in enumerate(zip(ids, kinds, messages, strict=True)):
@@ -91,6 +115,16 @@ def to_samples(block: pa.Table, columns: ColumnsSpec) -> Iterator[Sample | Unpre
             yield Unprepared(row_id, Failure(ErrorKind(kind), message or ""))
         else:
             yield _sample(row_id, Fields(fields, row), images, row, columns)
+
+
+def _computed(block: pa.Table, columns: ColumnsSpec) -> dict[str, _Column]:
+    named = [*columns.images, columns.sample_id, columns.target, columns.prompt]
+    texts = dict.fromkeys(name for name in named if name is not None and is_expression(name))
+    if not texts:
+        return {}
+    from proctor.sources.expressions import compute
+
+    return {text: _Computed(compute(block, text)) for text in texts}
 
 
 def _sample(
@@ -120,7 +154,7 @@ def _images(columns: Sequence[_Column], row: int) -> Iterator[bytes]:
         cell = column.at(row)
         for item in cell if isinstance(cell, list) else [cell]:
             try:
-                data = image_bytes(item, root=None)
+                data = image_bytes(item, folder=None)
             except CellError as error:
                 raise CellError(error.kind, f"column {column.name!r}: {error.message}") from error
             if data is None:

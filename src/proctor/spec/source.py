@@ -9,8 +9,17 @@ from pydantic import Field
 from proctor.spec.model import MOST_ID, PathText, SpecModel
 
 
+def is_expression(column: str) -> bool:
+    """Whether an entry of `ColumnsSpec` is an expression, which begins with ``=``, and not a column's name."""
+    return column.startswith("=")
+
+
 class ColumnsSpec(SpecModel):
-    """Which columns of the source mean what. Columns not named here are still there for the task's prompt."""
+    """Which columns of the source mean what. Columns not named here are still there for the task's prompt.
+
+    Each entry is a column's name or, with ``=`` in front, a DuckDB SQL expression over the columns of its row, e.g.
+    ``"=concat('Q: ', question)"``, ``"=image.bytes"``, ``"=[x.bytes for x in images]"``.
+    """
 
     images: list[str] = []
     """Columns with images, in prompt order. A column may hold one image or a list of them."""
