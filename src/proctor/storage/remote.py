@@ -8,7 +8,8 @@ twice. The limits are those of `StorageOptions`, and they hold for a piece, not 
 from __future__ import annotations
 
 import functools
-import re
+import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -18,13 +19,14 @@ from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_using_event, wait_random_exponential
 
 from proctor.rows import UserError
-from proctor.storage.connect import Connection, StorageOptions, first_line, object_store
+from proctor.storage.connect import Connection, StorageOptions, object_store
+from proctor.storage.replies import is_broken, status_of, what_happened
 
 if TYPE_CHECKING:
-    from obstore import GetOptions
+    from obstore import GetOptions, ObjectMeta
 
 T = TypeVar("T")
 Reason = Literal["missing", "denied", "failed"]
@@ -32,11 +34,9 @@ Reason = Literal["missing", "denied", "failed"]
 PIECE_BYTES = 16 << 20
 """Most bytes that one request asks for."""
 
-_STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
-_BROKEN = re.compile(r"HttpError \{\s*kind: (\w+)")
-_QUERY = re.compile(r"\?\S*")
 _PASSING_STATUS = frozenset({408, 425, 429})
+_MODIFIED = "modified "
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _KEY_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
 _ASK_FOR_ACCESS = "check the credentials and what they may read (a store may also say so of what is not there)"
 
@@ -71,10 +71,31 @@ class _PassingError(Exception):
 
 @dataclass(slots=True)
 class _Progress:
-    """What has come of a piece, over all tries, and when the last of it came."""
+    """What has come of a piece, over all tries, and when the last of it came.
 
-    data: bytearray = field(default_factory=bytearray)
+    Attributes:
+        target: where its bytes go.
+        received: how many of them have come.
+        at: when the last of them came.
+        given_up: set by whoever does not wait for it any more.
+    """
+
+    target: memoryview = field(default_factory=lambda: memoryview(b""))
+    received: int = 0
     at: float = field(default_factory=monotonic)
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def missing(self) -> int:
+        """How many bytes are still to come."""
+        return len(self.target) - self.received
+
+    def add(self, chunk: bytes) -> None:
+        """Takes in what has come, but never more than was asked for."""
+        kept = min(len(chunk), self.missing)
+        self.target[self.received : self.received + kept] = memoryview(chunk)[:kept]
+        self.received += kept
+        self.at = monotonic()
 
 
 @dataclass(frozen=True)
@@ -105,6 +126,12 @@ class Remote:
         """The URL of a file."""
         return f"{self.url.rstrip('/')}/{name}"
 
+    @property
+    def identity(self) -> str:
+        """The URL, and which server it is reached at where that is not the provider's own."""
+        endpoints = [self.options.endpoint, *(os.environ.get(name) for name in _ENDPOINTS)]
+        return " ".join([self.url, *(endpoint for endpoint in endpoints if endpoint)][:2])
+
     def stat(self, name: str) -> Stat:
         """Size and tag of a file.
 
@@ -115,7 +142,7 @@ class Remote:
         def ask() -> Stat:
             store, prefix = _connect(self.url, self.options)
             meta = obstore.head(store, _join(prefix, name))
-            return Stat(meta["size"], meta["e_tag"] or meta["last_modified"].isoformat())
+            return Stat(meta["size"], _tag(meta))
 
         return self._patiently(name, ask, _Progress())
 
@@ -127,10 +154,25 @@ class Remote:
         """
         return b"".join(self.pieces(name, start, end, tag))
 
-    def pieces(self, name: str, start: int, end: int, tag: str | None = None) -> Iterator[bytes]:
+    def pieces(self, name: str, start: int, end: int, tag: str | None = None) -> Iterator[bytearray]:
         """Like `read`, in pieces of `PIECE_BYTES`, so that not all of it has to fit into memory."""
         for at in range(start, end, PIECE_BYTES):
-            yield self._piece(name, at, min(end, at + PIECE_BYTES), tag)
+            piece = bytearray(min(end - at, PIECE_BYTES))
+            self.read_into(name, at, memoryview(piece), tag)
+            yield piece
+
+    def read_into(
+        self, name: str, start: int, target: memoryview, tag: str | None = None, given_up: threading.Event | None = None
+    ) -> None:
+        """Fills `target` with the bytes from `start` on, by one request (more only after a fault).
+
+        Another thread that sets `given_up` ends it soon, whatever the server does.
+
+        Raises:
+            RemoteError: as for `read`.
+        """
+        progress = _Progress(target, given_up=given_up or threading.Event())
+        self._patiently(name, lambda: self._receive(name, start, tag, progress), progress)
 
     def names(self) -> list[str]:
         """Names of all files below the URL. None on a web server, which has no common way to list them.
@@ -148,29 +190,24 @@ class Remote:
 
         return self._patiently("", ask, _Progress())
 
-    def _piece(self, name: str, start: int, end: int, tag: str | None) -> bytes:
-        progress = _Progress()
-        self._patiently(name, lambda: self._receive(name, start, end, tag, progress), progress)
-        return bytes(progress.data)
-
-    def _receive(self, name: str, start: int, end: int, tag: str | None, progress: _Progress) -> None:
+    def _receive(self, name: str, start: int, tag: str | None, progress: _Progress) -> None:
         """One try: adds what comes of the piece to what has come of it before."""
         seconds = 2 * self.options.read_seconds
         limit = monotonic() + seconds
         store, prefix = _connect(self.url, self.options)
-        options: GetOptions = {"range": (start + len(progress.data), end)}
+        options: GetOptions = {"range": (start + progress.received, start + len(progress.target))}
         if tag is not None and tag.startswith('"'):
             options["if_match"] = tag
         reply = obstore.get(store, _join(prefix, name), options=options)
-        if tag is not None and reply.meta["e_tag"] not in (None, tag):
+        if tag is not None and _is_other(reply.meta, tag):
             raise PreconditionError("another tag")  # a server that does not know If-Match
         for chunk in reply.stream(min_chunk_size=1):
-            progress.data += chunk
-            progress.at = monotonic()
-            if progress.at > limit and len(progress.data) < end - start:
-                raise _PassingError(f"{len(progress.data):,} of {end - start:,} bytes after {seconds:g} s")
-        if len(progress.data) < end - start:
-            raise _PassingError(f"the reply ended after {len(progress.data):,} of {end - start:,} bytes")
+            progress.add(chunk)
+            if progress.missing and (progress.at > limit or progress.given_up.is_set()):
+                what = f"{progress.received:,} of {len(progress.target):,} bytes after {seconds:g} s"
+                raise _PassingError(what)
+        if progress.missing:
+            raise _PassingError(f"the reply ended after {progress.received:,} of {len(progress.target):,} bytes")
 
     def _patiently(self, name: str, ask: Callable[[], T], progress: _Progress) -> T:
         """Asks until there is an answer, a fault that will not pass, or no patience left."""
@@ -183,12 +220,13 @@ class Remote:
 
         def stop(state: RetryCallState) -> bool:
             silent = monotonic() - progress.at > self.options.retry_seconds
-            return silent or state.attempt_number >= self.options.attempts
+            return silent or state.attempt_number >= self.options.attempts or progress.given_up.is_set()
 
         tries = Retrying(
             retry=retry_if_exception_type(_PassingError),
             wait=wait_random_exponential(multiplier=0.2, max=15),
             stop=stop,
+            sleep=sleep_using_event(progress.given_up),
             reraise=True,
         )
         try:
@@ -200,7 +238,7 @@ class Remote:
 
     def _sorted(self, name: str, error: Exception) -> RemoteError | _PassingError:
         """Sorts an error of obstore by what can be done about it."""
-        url, what, status = self.url_of(name), _what(error), _status(error)
+        url, what, status = self.url_of(name), what_happened(error), status_of(error)
         if any(service in str(error) for service in _KEY_SERVICES):
             cure = "set them in the environment, or storage.anonymous for a public bucket"
             return RemoteError("denied", f"{url}: no credentials; {cure}")
@@ -212,7 +250,7 @@ class Remote:
             return RemoteError("failed", f"{url}: was replaced while it was read; try again later")
         if isinstance(error, NotSupportedError):
             return RemoteError("failed", f"{url}: the server does not serve ranges of files; use one that does")
-        if status is None and not _BROKEN.search(str(error)):
+        if status is None and not is_broken(error):
             return RemoteError("failed", f"{url}: {what}")
         if status is not None and status < 500 and status not in _PASSING_STATUS:
             return RemoteError("failed", f"{url}: the server refused it ({what})")
@@ -225,31 +263,17 @@ def _connect(url: str, options: StorageOptions) -> Connection:
     return object_store(url, replace(options, attempts=1))
 
 
+def _tag(meta: ObjectMeta) -> str:
+    """The store's tag for a state of a file; the time of its last change where there is none."""
+    return meta["e_tag"] or _MODIFIED + meta["last_modified"].isoformat()
+
+
+def _is_other(meta: ObjectMeta, tag: str) -> bool:
+    """Whether a reply is of another state of the file than the one with `tag`, as far as the reply says."""
+    told = meta["e_tag"] is not None or tag.startswith(_MODIFIED)
+    return told and _tag(meta) != tag
+
+
 def _join(prefix: str, name: str) -> str:
     plain = str(PurePosixPath(name))  # stores take no "./" and no "//"
     return f"{prefix}/{plain}" if prefix else plain
-
-
-def _status(error: Exception) -> int | None:
-    found = _STATUS.search(str(error))
-    return int(found[1]) if found else None
-
-
-def _what(error: Exception) -> str:
-    """What happened, without addresses and replies, which may hold what nobody else should read."""
-    text = str(error)
-    status, code, broken = _status(error), _CODE.search(text), _BROKEN.search(text)
-    if status is not None:
-        return f"HTTP {status} {code[1]}" if code else f"HTTP {status}"
-    if broken is not None:
-        return _BROKEN_WORDS.get(broken[1], f"the request failed: {broken[1]}")
-    if "redirect without LOCATION" in text:
-        return "redirected to nowhere: the region is probably another one (storage.region)"
-    return _QUERY.sub("", first_line(error))[:200]
-
-
-_BROKEN_WORDS = {
-    "Timeout": "the server went silent",
-    "Interrupted": "the connection was cut",
-    "Connect": "no connection to the server",
-}

@@ -129,7 +129,7 @@ def test_what_is_larger_than_any_shard_is_not_fetched(
 ) -> None:
     files = RemoteFiles(Remote(url(dataset), storage))
     with pytest.raises(ShardError, match="has 4,294,967,296 bytes, which no shard can have"):
-        files.map(SECOND, Stat(1 << 32, "tag"))
+        files.open(SECOND, Stat(1 << 32, "tag"))
     assert proxy.asked == []
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
-from typing import BinaryIO
 
 import pyarrow as pa
 
 from proctor.sources.mds.cells import Bytes
+from proctor.storage.scratch import Sink
 
 _CHUNK = 4 << 20
 
@@ -58,7 +58,7 @@ def deflate(text: str, data: bytes) -> bytes:
     return codec.compress(data, asbytes=True)
 
 
-def inflate(stored: Bytes, name: str, out: BinaryIO, limit: int) -> None:
+def inflate(stored: Bytes, name: str, out: Sink, limit: int) -> None:
     """Decompresses the bytes of a file (algorithm by extension `name`) into `out`.
 
     Raises:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import mmap
 import stat
-import tempfile
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
-
 from proctor.rows import ErrorKind, UserError
-from proctor.sources.mds.cells import Bytes
 from proctor.sources.mds.layout import ShardError
+from proctor.sources.mds.windows import MappedData, RangedData, shard_error
+from proctor.storage.scratch import mapped
 
 if TYPE_CHECKING:
     from proctor.storage.connect import StorageOptions
-    from proctor.storage.remote import Remote, RemoteError
+    from proctor.storage.remote import Remote
 
 INDEX_NAME = "index.json"
 LARGEST_SHARD = (1 << 32) - 1
@@ -27,19 +24,21 @@ LARGEST_SHARD = (1 << 32) - 1
 
 
 class DatasetFiles(Protocol):
-    """The files of a dataset, by their names in its index. Small, picklable and hashable; holds no data.
+    """The files of a dataset, by their names in its index. Small, picklable and hashable; holds no data."""
 
-    Attributes:
-        is_remote: whether bytes travel: a compressed file is then the better one, and a damaged one asked for again.
-    """
-
-    is_remote: ClassVar[bool]
+    @property
+    def is_remote(self) -> bool:
+        """Whether bytes travel: a compressed file is then the better one, and a damaged one asked for again."""
 
     def __hash__(self) -> int: ...
 
     @property
     def where(self) -> str:
         """The dataset's directory or URL."""
+
+    @property
+    def identity(self) -> str:
+        """Tells the dataset from all others that can be reached from here."""
 
     def index(self) -> bytes:
         """Content of ``index.json``.
@@ -55,11 +54,11 @@ class DatasetFiles(Protocol):
             ShardError: there is one, but it cannot be used.
         """
 
-    def map(self, name: str, version: Hashable) -> Bytes:
-        """All bytes of a file, mapped into memory. The map lives as long as any array made of it.
+    def open(self, name: str, version: Hashable) -> MappedData | RangedData:
+        """A file, mapped into memory where it lies, or as something to read ranges of.
 
         Raises:
-            ShardError: they cannot be had.
+            ShardError: it cannot be had.
         """
 
     def names(self) -> list[str]:
@@ -97,6 +96,11 @@ class LocalFiles:
         """The directory."""
         return str(self.root)
 
+    @property
+    def identity(self) -> str:
+        """The directory; a file's version has the whole path."""
+        return self.where
+
     def index(self) -> bytes:
         """Content of ``index.json``."""
         file = self.root / INDEX_NAME
@@ -120,11 +124,11 @@ class LocalFiles:
             raise ShardError(ErrorKind.READ_CORRUPT, f"{name} is not a regular file")
         return path, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
-    def map(self, name: str, version: Hashable) -> Bytes:  # noqa: ARG002 (the version has the path behind all links)
-        """The file's bytes."""
+    def open(self, name: str, version: Hashable) -> MappedData:  # noqa: ARG002 (the version has the path behind links)
+        """The file, mapped."""
         assert isinstance(version, tuple)
         with version[0].open("rb") as file:
-            return mapped(file)
+            return MappedData(mapped(file))
 
     def names(self) -> list[str]:
         """All files below the directory."""
@@ -133,7 +137,7 @@ class LocalFiles:
 
 @dataclass(frozen=True)
 class RemoteFiles:
-    """The files below a URL. One is fetched whole into an unnamed temporary file when it is mapped."""
+    """The files below a URL."""
 
     remote: Remote
     is_remote: ClassVar[bool] = True
@@ -142,6 +146,11 @@ class RemoteFiles:
     def where(self) -> str:
         """The URL."""
         return self.remote.url
+
+    @property
+    def identity(self) -> str:
+        """The URL and its server."""
+        return self.remote.identity
 
     def index(self) -> bytes:
         """Content of ``index.json``."""
@@ -163,23 +172,16 @@ class RemoteFiles:
         except RemoteError as error:
             if error.reason == "missing":
                 return None
-            raise _shard_error(error) from None
+            raise shard_error(error) from None
 
-    def map(self, name: str, version: Hashable) -> Bytes:
-        """The object's bytes, fetched piece by piece."""
-        from proctor.storage.remote import RemoteError, Stat
+    def open(self, name: str, version: Hashable) -> RangedData:
+        """The object, of which nothing is fetched yet."""
+        from proctor.storage.remote import Stat
 
         assert isinstance(version, Stat)
         if version.size > LARGEST_SHARD:
             raise ShardError(ErrorKind.READ_CORRUPT, f"{name} has {version.size:,} bytes, which no shard can have")
-        with tempfile.TemporaryFile(prefix="proctor-shard-") as file:
-            try:
-                for piece in self.remote.pieces(name, 0, version.size, version.tag):
-                    file.write(piece)
-            except RemoteError as error:
-                raise _shard_error(error) from None
-            file.flush()
-            return mapped(file)
+        return RangedData(self.remote, name, version)
 
     def names(self) -> list[str]:
         """All objects below the URL; none where they cannot be listed: on a web server, or without the permission."""
@@ -191,16 +193,3 @@ class RemoteFiles:
             if error.reason == "denied":
                 return []
             raise UserError(error.message) from None
-
-
-def mapped(file: BinaryIO) -> Bytes:
-    """All bytes of an open file, mapped."""
-    if file.seek(0, 2) == 0:
-        return np.zeros(0, np.uint8)
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-
-
-def _shard_error(error: RemoteError) -> ShardError:
-    # Who is denied may be granted access later: that is the infrastructure's fault and not the row's.
-    kind = ErrorKind.READ_MISSING if error.reason == "missing" else ErrorKind.READ_FAILED
-    return ShardError(kind, error.message)

@@ -20,6 +20,7 @@ from proctor.sources.mds.images import decode_image_list, decode_pil
 from proctor.sources.mds.index import Column
 from proctor.sources.mds.layout import RowTable, read_cell_sizes
 from proctor.sources.mds.values import decode_binary, decode_number_text, decode_scalar, decode_text
+from proctor.sources.mds.windows import ShardData
 
 Decoder = Callable[[Encoding, Cells, Faults], pa.Array]
 
@@ -58,19 +59,28 @@ class ShardLayout:
 
 
 def decode_blocks(
-    data: Bytes, table: RowTable, layout: ShardLayout, rows: Ints, max_bytes: int, max_rows: int
+    data: ShardData, table: RowTable, layout: ShardLayout, rows: Ints, max_bytes: int, max_rows: int
 ) -> Iterator[DecodedRows]:
-    """Decodes `rows` (ascending positions in the shard) in blocks of about `max_bytes`, at least one row each."""
+    """Decodes `rows` (ascending positions in the shard) in blocks of about `max_bytes`, at least one row each.
+
+    Raises:
+        ShardError: bytes cannot be had. The rows of earlier blocks are sound.
+    """
     starts, ends, faults = table.ranges(rows)
-    for begin, end in _cuts(starts, ends, max_bytes, max_rows):
-        within = slice(begin, end)
+    cuts = list(_cuts(starts, ends, data.gap, max_bytes, max_rows))
+    windows = data.windows([(starts[begin:end], ends[begin:end]) for begin, end in cuts])
+    for (begin, end), window in zip(cuts, windows, strict=True):
         known = {row - begin: what for row, what in faults.items() if begin <= row < end} if faults else {}
-        yield _decode_block(data, layout, rows[within], starts[within], ends[within], known)
+        lengths = ends[begin:end] - starts[begin:end]
+        yield _decode_block(window.data, layout, rows[begin:end], window.starts, window.starts + lengths, known)
 
 
-def _cuts(starts: Ints, ends: Ints, max_bytes: int, max_rows: int) -> Iterator[tuple[int, int]]:
-    """Cuts rows into blocks by their bytes, their number, and the stretch of file that they span."""
-    done = np.concatenate([[0], np.cumsum(ends - starts)])
+def _cuts(starts: Ints, ends: Ints, gap: int, max_bytes: int, max_rows: int) -> Iterator[tuple[int, int]]:
+    """Cuts rows into blocks by their bytes (with gaps of up to `gap` between them), their number, and the stretch of
+    file that they span."""
+    between = np.append(0, starts[1:] - ends[:-1])[: len(starts)]
+    taken_along = np.where((between > 0) & (between <= gap), between, 0)
+    done = np.concatenate([[0], np.cumsum(ends - starts + taken_along)])
     reach = np.maximum.accumulate(ends)
     begin = 0
     while begin < len(starts):
@@ -82,15 +92,12 @@ def _cuts(starts: Ints, ends: Ints, max_bytes: int, max_rows: int) -> Iterator[t
 
 
 def _decode_block(
-    data: Bytes, layout: ShardLayout, rows: Ints, starts: Ints, ends: Ints, faults: Faults
+    window: Bytes, layout: ShardLayout, rows: Ints, starts: Ints, ends: Ints, faults: Faults
 ) -> DecodedRows:
     known_bad = np.zeros(len(rows), bool)
     known_bad[list(faults)] = True
     placed = np.flatnonzero(~known_bad)
-    low = int(starts[placed].min()) if len(placed) else 0
-    high = int(ends[placed].max()) if len(placed) else 0
-    window = data[low:high]
-    placed, columns = _split_rows(window, layout, placed, starts - low, ends - low, faults)
+    placed, columns = _split_rows(window, layout, placed, starts, ends, faults)
     arrays: list[pa.Array] = []
     for column, cells in zip(layout.columns, columns, strict=True):
         wrong: Faults = {}

@@ -64,24 +64,44 @@ class RowTable:
         return starts, ends, faults
 
 
+def head_bytes(samples: int) -> int:
+    """Where the rows of a shard begin at the earliest: behind its row count and its offsets."""
+    return 4 + 4 * (samples + 1)
+
+
+def sound_row_table(head: Bytes, size: int, samples: int) -> RowTable | None:
+    """The row table of a shard file of `size` bytes that begins with `head`, if there is nothing odd about it: as many
+    rows as there should be, one behind the other, the last of which ends where the file does."""
+    if len(head) < head_bytes(samples) or int(np.frombuffer(head, "<u4", 1)[0]) != samples:
+        return None
+    offsets = np.frombuffer(head, "<u4", samples + 1, offset=4)
+    sound = offsets[0] >= head_bytes(samples) and offsets[-1] == size and bool(np.all(offsets[1:] >= offsets[:-1]))
+    return RowTable(offsets, None, None) if sound else None
+
+
 def read_row_table(data: Bytes, samples: int, sizes: Sequence[int | None]) -> RowTable:
     """Reads and checks the head of a shard that should hold `samples` rows of cells with these sizes.
 
     Raises:
         ShardError: the file ends before its rows begin.
     """
+    table = sound_row_table(data, len(data), samples)
+    return _odd_row_table(data, samples, sizes) if table is None else table
+
+
+def _odd_row_table(data: Bytes, samples: int, sizes: Sequence[int | None]) -> RowTable:
     if len(data) < 8:
         raise ShardError(ErrorKind.READ_CORRUPT, f"the shard file has only {len(data)} bytes")
     count, notice = _row_count(data, samples)
-    if _table_end(count) > len(data):
+    if head_bytes(count) > len(data):
         raise ShardError(ErrorKind.READ_CORRUPT, f"the shard file ends inside its offset table of {count:,} rows")
     offsets = np.frombuffer(data, "<u4", min(count, samples) + 1, offset=4)
-    if offsets[0] >= _table_end(count) and offsets[-1] <= len(data) and bool(np.all(offsets[1:] >= offsets[:-1])):
+    if offsets[0] >= head_bytes(count) and offsets[-1] <= len(data) and bool(np.all(offsets[1:] >= offsets[:-1])):
         behind = len(data) - int(offsets[-1])
         if notice is None and behind:
             notice = f"{behind:,} bytes behind the shard's last row belong to no row"
         return RowTable(offsets, None, notice)
-    return RowTable(offsets, _sound_rows(data, offsets.astype(np.int64), _table_end(count), sizes), notice)
+    return RowTable(offsets, _sound_rows(data, offsets.astype(np.int64), head_bytes(count), sizes), notice)
 
 
 def read_cell_sizes(data: Bytes, starts: Ints, ends: Ints, sizes: Sequence[int | None]) -> tuple[Ints, Ints]:
@@ -111,13 +131,9 @@ def _row_count(data: Bytes, samples: int) -> tuple[int, str | None]:
     return count, None  # rows that are not there have an error each
 
 
-def _table_end(count: int) -> int:
-    return 4 + 4 * (count + 1)
-
-
 def _table_fits(data: Bytes, count: int) -> bool:
     """Whether an offset table of `count` rows ends where the file does."""
-    end = _table_end(count)
+    end = head_bytes(count)
     return end <= len(data) and int(np.frombuffer(data, "<u4", 1, offset=end - 4)[0]) == len(data)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from proctor.rows import ErrorKind
+from proctor.rows import ErrorKind, UserError
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup
 from proctor.sources.mds.cells import Ints
 from proctor.sources.mds.files import dataset_files
@@ -20,6 +20,7 @@ from proctor.sources.mds.layout import ShardError
 from proctor.sources.mds.shard import open_shard
 
 if TYPE_CHECKING:
+    from proctor.storage.cache import DiskCache
     from proctor.storage.connect import StorageOptions
 
 BLOCK_ROWS = 1 << 16
@@ -39,6 +40,8 @@ class MDSSource:
         allow_pickle: let ``pkl`` columns through as raw bytes; they are refused otherwise and never loaded.
         verify_hashes: check the digests that the index has before a shard is used.
         storage: how object storage is reached, for a URL.
+        cache: where shards that have to be whole here (compressed, or with digests to check) are kept; None is an
+            unnamed temporary file of each process.
 
     Raises:
         UserError: the index is missing or unsound; names file, shard and field.
@@ -51,7 +54,9 @@ class MDSSource:
         allow_pickle: bool = False,
         verify_hashes: bool = True,
         storage: StorageOptions | None = None,
+        cache: DiskCache | None = None,
     ) -> None:
+        self._cache = cache
         self._index = read_index(dataset_files(path, storage), allow_pickle=allow_pickle)
         self._verify_hashes = verify_hashes
         if verify_hashes:
@@ -81,16 +86,36 @@ class MDSSource:
 
     def read(self, group: ReadGroup) -> Iterator[pa.Table]:
         """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES` and `BLOCK_ROWS`."""
+        yield from self._read(group, self._verify_hashes)
+
+    def fetch(self, row_ids: Iterable[int]) -> pa.Table:
+        """A few rows, in order of their ids, as one block: for those who look at rows, or need one again.
+
+        Of a shard that is not compressed only these rows are read, by ranges. Digests cover whole shards, so they are
+        not checked then; what the format itself tells of damage is.
+
+        Raises:
+            UserError: the dataset has no such row.
+        """
+        wanted = BitMap64(row_ids)
+        if wanted and wanted.max() >= self._index.rows:
+            what = f"no row {wanted.max()}: there are {self._index.rows:,}, counted from 0"
+            raise UserError(what, where=self._index.files.where)
+        blocks = [block for group in self.groups(wanted, BLOCK_ROWS) for block in self._read(group, verify=False)]
+        return pa.concat_tables(blocks) if blocks else self._table([[]] * len(BLOCK_FIELDS), self._nothing(0))
+
+    def _read(self, group: ReadGroup, verify: bool) -> Iterator[pa.Table]:
         info = self._index.shards[group.shard]
         rows = np.array(group.row_ids.to_array(), np.int64) - info.first_row
+        done = 0
         try:
-            shard = open_shard(self._index.files, info, verify_hashes=self._verify_hashes)
+            shard = open_shard(self._index.files, info, verify_hashes=verify, cache=self._cache)
+            layout = ShardLayout(self._index.columns, info.sizes)
+            for block in decode_blocks(shard.data, shard.table, layout, rows, BLOCK_BYTES, BLOCK_ROWS):
+                yield self._block(info, block, shard.table.notice)
+                done += len(block.rows)
         except ShardError as error:
-            yield from self._failed_blocks(info, rows, error)
-            return
-        layout = ShardLayout(self._index.columns, info.sizes)
-        for block in decode_blocks(shard.data, shard.table, layout, rows, BLOCK_BYTES, BLOCK_ROWS):
-            yield self._block(info, block, shard.table.notice)
+            yield from self._failed_blocks(info, rows[done:], error)
 
     def _block(self, info: ShardInfo, decoded: DecodedRows, notice: str | None) -> pa.Table:
         count = len(decoded.rows)
@@ -107,9 +132,12 @@ class MDSSource:
         for start in range(0, len(rows), BLOCK_ROWS):
             ids = rows[start : start + BLOCK_ROWS] + info.first_row
             facts = [ids, [error.kind.value] * len(ids), [error.message] * len(ids), [None] * len(ids)]
-            yield self._table(facts, [pa.nulls(len(ids), kind) for kind in self.columns().types])
+            yield self._table(facts, self._nothing(len(ids)))
 
-    def _table(self, facts: list[object], columns: list[pa.Array]) -> pa.Table:
+    def _nothing(self, count: int) -> list[pa.Array]:
+        return [pa.nulls(count, kind) for kind in self.columns().types]
+
+    def _table(self, facts: Sequence[object], columns: list[pa.Array]) -> pa.Table:
         first = [pa.array(values, field.type) for values, field in zip(facts, BLOCK_FIELDS, strict=True)]
         return pa.Table.from_arrays([*first, *columns], schema=pa.schema([*BLOCK_FIELDS, *self.columns()]))
 

@@ -131,15 +131,18 @@ def _verify_shard(index: Index, info: ShardInfo) -> Iterator[Finding]:
     except ShardError as error:
         yield Finding(file, None, error.message)
         return
-    if info.raw.size is not None and info.raw.size != len(shard.data):
-        yield Finding(file, None, f"has {len(shard.data):,} bytes, its index says {info.raw.size:,}")
+    if info.raw.size is not None and info.raw.size != shard.data.size:
+        yield Finding(file, None, f"has {shard.data.size:,} bytes, its index says {info.raw.size:,}")
     if shard.table.notice is not None:
         yield Finding(file, None, shard.table.notice)
     layout = ShardLayout(index.columns, info.sizes)
     rows = np.arange(info.samples)
-    for block in decode_blocks(shard.data, shard.table, layout, rows, BLOCK_BYTES, _BLOCK_ROWS):
-        for position, what in sorted(block.faults.items()):
-            yield Finding(file, int(block.rows[position]) + info.first_row, what)
+    try:
+        for block in decode_blocks(shard.data, shard.table, layout, rows, BLOCK_BYTES, _BLOCK_ROWS):
+            for position, what in sorted(block.faults.items()):
+                yield Finding(file, int(block.rows[position]) + info.first_row, what)
+    except ShardError as error:
+        yield Finding(file, None, error.message)
 
 
 def _stray(index: Index) -> Iterator[Finding]:
