@@ -65,7 +65,7 @@ class Picture:
     Attributes:
         image: upright, in mode ``RGB``.
         size: (width, height) of the whole image, upright; that of `image` unless it was decoded at a smaller scale.
-        changes: what else was done that a model's input depends on, e.g. ``orientation 6 applied``.
+        changes: what else was done that a model's input depends on, e.g. ``EXIF orientation 6 applied``.
     """
 
     image: Image.Image
@@ -168,7 +168,7 @@ def _load_jpeg(image: JpegImageFile, data: bytes, wanted: Wanted | None) -> _Loa
 def _loaded(
     pixels: Image.Image | NDArray[np.uint8], orientation: int, size: tuple[int, int], changes: list[str]
 ) -> _Loaded:
-    turned = [f"orientation {orientation} applied"] if orientation in _TURNS else []
+    turned = [f"EXIF orientation {orientation} applied"] if orientation in _TURNS else []
     return _Loaded(pixels, orientation, _upright_size(size, orientation), (*turned, *changes))
 
 
@@ -190,7 +190,7 @@ def _seen_before_loading(name: str, image: ImageFile, data: bytes) -> list[str]:
     changes = []
     turned = _orientation(image) if name == "TIFF" else 1  # Pillow turns TIFF, and only TIFF, while it loads
     if turned in _TURNS:
-        changes.append(f"orientation {turned} applied")
+        changes.append(f"EXIF orientation {turned} applied")
     if image.mode.startswith("I;16") or any(_DEEP.search(str(tile.args)) for tile in image.tile):
         changes.append("16-bit channels cut to 8 bits")
     if _is_first_of_several(name, data):

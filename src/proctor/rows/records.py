@@ -20,6 +20,7 @@ BASE_FIELDS: tuple[pa.Field, ...] = (
     pa.field("token_ids", pa.list_(pa.int32())),
     pa.field("logprobs", pa.list_(pa.float32())),
     pa.field("n_images", pa.int32()),
+    pa.field("conversions", pa.string()),
     pa.field("prompt", pa.large_string()),
     pa.field("target", pa.large_string()),
     pa.field("notice", pa.string()),
@@ -32,6 +33,7 @@ BASE_FIELDS: tuple[pa.Field, ...] = (
 )
 """Fields of every record. ``answer`` is null exactly when ``error_kind`` is set. ``prompt`` and ``target`` are JSON.
 
+``conversions`` says what was done to the row's images that a model's input depends on (an EXIF orientation applied).
 ``notice`` is what the reader saw beyond the row itself (e.g. a shard that holds more rows than its index says).
 ``parse_error`` says why an answer could not be parsed; such a row is answered but never scored.
 """

@@ -16,6 +16,7 @@ _CARRIED = (
     pa.field("prompt", pa.large_string()),
     pa.field("target", pa.large_string()),
     pa.field("n_images", pa.int32()),
+    pa.field("conversions", pa.string()),
 )
 
 PREPARED = pa.schema([*_CARRIED, pa.field("images", pa.list_(pa.large_binary()))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +10,8 @@ from pyroaring import BitMap64
 
 from proctor.engines import EngineConfig
 from proctor.engines.config import engine_config
+from proctor.images.rules import ImageRules
+from proctor.images.setup import image_rules
 from proctor.results import RunDir
 from proctor.rows import Sampling, UserError
 from proctor.rows.records import record_schema
@@ -35,6 +37,7 @@ class Exam:
     source: Source
     task: Task
     expected: BitMap64
+    images: ImageRules = field(default_factory=ImageRules)
 
     @classmethod
     def of(cls, spec: RunSpec) -> Exam:
@@ -49,10 +52,11 @@ class Exam:
         check_columns(source.columns(), spec.source.columns)
         _check_template(spec, source)
         task = make_task(spec.task, spec.source.columns)
+        images = image_rules(spec)
         expected = source.expected()
         if not expected:
             raise UserError("no rows: nothing to evaluate", where=spec.source.path)
-        return cls(spec, RunDir(spec.run_dir, storage), source, task, expected)
+        return cls(spec, RunDir(spec.run_dir, storage), source, task, expected, images)
 
     @property
     def record_schema(self) -> pa.Schema:

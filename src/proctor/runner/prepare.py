@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from proctor.images import DecodeError, check
+from proctor.images import DecodeError
+from proctor.images.rules import ImageRules, one_line, treat
 from proctor.rows import ErrorKind, Failure, Prompt, Sample, told
 from proctor.runner.blocks import PREPARED, table_of
 from proctor.runner.hub import HubClient
@@ -25,12 +26,14 @@ class PrepareSetup:
     Attributes:
         row_seconds: longest time over one row.
         alone: given when blocks are one row, which is then traced and answers for all that goes wrong.
+        images: what is done to images.
     """
 
     task: Task
     columns: ColumnsSpec
     row_seconds: float
     alone: HubClient | None = None
+    images: ImageRules = field(default_factory=ImageRules)
 
 
 def prepare(block: pa.Table, *, setup: PrepareSetup) -> pa.Table:
@@ -55,16 +58,12 @@ def _prepare(block: pa.Table, setup: PrepareSetup) -> pa.Table:
 
 
 def _prepared(sample: Sample, setup: PrepareSetup) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "row_id": sample.row_id,
-        "n_images": len(sample.images),
-        "images": list(sample.images),
-    }
+    row: dict[str, Any] = {"row_id": sample.row_id, "n_images": len(sample.images)}
     try:
         with patience(setup.row_seconds):
-            failure = _undecodable(sample)
-            if failure is not None:
-                return {**row, **_failed(sample.row_id, failure)}
+            row |= _images(sample, setup.images)
+            if "error_kind" in row:
+                return row
             row["target"] = _json(setup.task.target(sample))
             row["prompt"] = _prompt(setup.task.prompt(sample))
     except (Exception, SystemExit) as error:  # a user's task may raise anything; it costs this row only
@@ -73,13 +72,15 @@ def _prepared(sample: Sample, setup: PrepareSetup) -> dict[str, Any]:
     return row
 
 
-def _undecodable(sample: Sample) -> Failure | None:
-    for position, image in enumerate(sample.images):
+def _images(sample: Sample, rules: ImageRules) -> dict[str, Any]:
+    treated = []
+    for number, image in enumerate(sample.images, start=1):
         try:
-            check(image)
+            treated.append(treat(image, rules))
         except DecodeError as error:
-            return Failure(ErrorKind.PREPARE_DECODE, f"image {position + 1} of {len(sample.images)}: {error}")
-    return None
+            failure = Failure(ErrorKind.PREPARE_DECODE, f"image {number} of {len(sample.images)}: {error}")
+            return _failed(sample.row_id, failure)
+    return {"images": [image.data for image in treated], "conversions": one_line([i.changes for i in treated])}
 
 
 def _failed(row_id: int, failure: Failure) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubCli
             prepare,
             batch_size=None,
             batch_format="pyarrow",
-            fn_kwargs={"setup": PrepareSetup(exam.task, spec.source.columns, row_seconds, alone)},
+            fn_kwargs={"setup": PrepareSetup(exam.task, spec.source.columns, row_seconds, alone, exam.images)},
             **task_options,
         )
         .map_batches(

@@ -14,6 +14,7 @@ from proctor.spec.engine import (
     TransformersEngineSpec,
     VllmEngineSpec,
 )
+from proctor.spec.images import ImagesSpec
 from proctor.spec.load import anchored, build_spec, load_spec
 from proctor.spec.run import LimitsSpec, RaySpec, RunSpec, SamplingSpec, StorageSpec, StreamSpec
 from proctor.spec.source import ColumnsSpec, JsonlSourceSpec, MdsSourceSpec, ParquetSourceSpec, SourceSpec
@@ -37,6 +38,7 @@ __all__ = [
     "EngineSpec",
     "ExactTaskSpec",
     "FaultSpec",
+    "ImagesSpec",
     "JsonlSourceSpec",
     "LimitsSpec",
     "MdsSourceSpec",

@@ -9,7 +9,7 @@ from proctor.spec.task import PythonTaskSpec
 
 def warnings_of(spec: RunSpec) -> list[str]:
     """One line for each setting of `spec` that will have no effect, ``key: why``."""
-    return [*_sampling(spec), *_engine(spec), *_task(spec)]
+    return [*_sampling(spec), *_images(spec), *_engine(spec), *_task(spec)]
 
 
 def _sampling(spec: RunSpec) -> list[str]:
@@ -26,6 +26,12 @@ def _sampling(spec: RunSpec) -> list[str]:
         keys = ", ".join(sorted(f"sampling.{key}" for key in set_keys))
         found.append(f"{keys}: the scripted engine does not sample")
     return found
+
+
+def _images(spec: RunSpec) -> list[str]:
+    if spec.images.scale_on_decode and spec.images.resize is None:
+        return ["images.scale_on_decode: has no effect without images.resize"]
+    return []
 
 
 def _engine(spec: RunSpec) -> list[str]:

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from proctor.spec.capacity import CapacitySpec
 from proctor.spec.engine import EngineSpec, LocalEngineBase
+from proctor.spec.images import ImagesSpec
 from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel
 from proctor.spec.source import SourceSpec
 from proctor.spec.task import TaskSpec
@@ -131,6 +132,8 @@ class RunSpec(SpecModel):
     """What is asked and how it is marked."""
     sampling: SamplingSpec = SamplingSpec()
     """How tokens are chosen."""
+    images: ImagesSpec = ImagesSpec()
+    """What is done to images before an engine gets them."""
     limits: LimitsSpec = LimitsSpec()
     """How long to wait, how often to try, how much error to accept."""
     stream: StreamSpec = StreamSpec()
@@ -150,6 +153,15 @@ class RunSpec(SpecModel):
             known = ", ".join(f"{name}://" for name in WRITABLE)
             raise ValueError(f"a run directory is a local directory or one of {known}")
         return _without_secrets(value) if found else value
+
+    @model_validator(mode="after")
+    def _model_has_a_budget(self) -> RunSpec:
+        if self.images.resize == "model" and not isinstance(self.engine, LocalEngineBase):
+            raise ValueError(
+                f"images.resize: model is for engines that load a model directory, not {self.engine.kind}; "
+                "write a number of pixels"
+            )
+        return self
 
     @model_validator(mode="after")
     def _answer_fits_model(self) -> RunSpec:
