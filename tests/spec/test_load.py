@@ -68,6 +68,18 @@ def mistake(plain: dict[str, Any], *overrides: str) -> str:
         ("engine.options={day: 2024-01-01}", "engine.options.day: input was not a valid JSON value"),
         ('engine.env={A: "b\\0"}', "engine.env.A: holds a NUL character"),
         ('run_dir="a\\0b"', "run_dir: holds a NUL character"),
+        ("limits=5", "limits: must be a block of keys, not 5 (known keys: stall_seconds, load_seconds,"),
+        ("limits=", "limits: must be a block of keys, and is empty (known keys: stall_seconds,"),
+        ("source=[1]", "source: must be a block of keys, not [1] (known keys: path, columns, limit, kind"),
+        ("engine.env=5", "engine.env: must be a block of keys, not 5"),
+        ("source.columns=text", "source.columns: must be a block of keys, not 'text' (known keys: images,"),
+        ("images.resize=small", "images.resize: input should be 'model' or a valid integer, not 'small'"),
+        ("images.resize=true", "images.resize: input should be 'model' or a valid integer, not True"),
+        ("images.resize=100", "images.resize: input should be greater than or equal to 1024, not 100"),
+        (
+            "limits.row_seconds=1.0e+300",
+            "limits.row_seconds: input should be less than or equal to 1000000000, not 1e+300",
+        ),
         ("run_dir=https://host/run", "run_dir: a run directory is a local directory or one of s3://"),
     ],
 )

@@ -18,15 +18,26 @@ _BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off", "0", "1"}
 def explain(error: ValidationError, model: type[BaseModel], data: Any, lines: Lines | None) -> UserError:
     """The first finding of `error` as a `UserError`, with the number of further ones."""
     found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    first = found[0]
-    key = _data_key(first["loc"], data)
+    key = _data_key(found[0]["loc"], data)
+    first = _of_union([e for e in found if _data_key(e["loc"], data) == key])
+    more = len({_data_key(e["loc"], data) for e in found}) - 1
     if first["type"].startswith("union_tag_"):
         key = (*key, "kind")
     what, fix = _describe(first, key, model, data)
-    if len(found) > 1:
-        what += f" [and {len(found) - 1} more]"
+    if more:
+        what += f" [and {more} more]"
     where = ".".join(str(part) for part in key) or "spec"
     return UserError(what, where=f"{lines.where(key)}: {where}" if lines else where, fix=fix)
+
+
+def _of_union(alternatives: list[ErrorDetails]) -> ErrorDetails:
+    """One finding for a key that may be of several types: of the type that the value has, or what all say together."""
+    first = alternatives[0]
+    of_its_type = [e for e in alternatives if not e["type"].endswith(("_type", "literal_error"))]
+    if of_its_type or len(alternatives) == 1:
+        return of_its_type[0] if of_its_type else first
+    wanted = " or ".join(e["msg"].removeprefix("Input should be ") for e in alternatives)
+    return {**first, "type": "union", "msg": f"Input should be {wanted}"}
 
 
 def _describe(error: ErrorDetails, key: Key, model: type[BaseModel], data: Any) -> tuple[str, str | None]:
@@ -43,6 +54,10 @@ def _describe(error: ErrorDetails, key: Key, model: type[BaseModel], data: Any) 
         return f"must be one of {expected}", _nearest_word(value, expected)
     if isinstance(value, str) and kind in ("int_type", "float_type"):
         return f"{value!r} is text, not a number", "write it without quotes (and 1e-3 as 1.0e-3)"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        names = [name for found in _models_at(key, model, data) for name in found.model_fields]
+        known = f"known keys: {', '.join(dict.fromkeys(names))}" if names else None
+        return f"must be a block of keys, {'and is empty' if value is None else f'not {value!r}'}", known
     if kind == "list_type" and isinstance(value, str):
         return f"must be a list, not {value!r}", f"write [{value}]"
     message = error["msg"].removeprefix("Value error, ").removesuffix(" after validation")
@@ -67,13 +82,15 @@ def _nearest_word(value: Any, expected: str) -> str | None:
 
 
 def _data_key(loc: tuple[int | str, ...], data: Any) -> Key:
-    """The location without the union tags that pydantic puts in: only steps that the data really has."""
+    """The location without the names of union members that pydantic puts in: only steps that the data really has."""
     key: list[str | int] = []
     tagged: Any = None  # the mapping whose tag was left out: below it, the same word is a key
     for step in loc:
         if isinstance(data, dict) and step == data.get("kind") and data is not tagged:
             tagged = data
             continue
+        if not isinstance(data, dict | list):
+            break
         key.append(step)
         data = _below(data, step)
     return tuple(key)
