@@ -124,8 +124,7 @@ def lose_node(cell: Cell, _driver: Driver) -> None:
     cell.wait_for_results(2)
     (pid, *_) = engine_pids(cell.id, cell.state)
     parents = {parent.pid for parent in psutil.Process(pid).parents()}
-    node = next(worker for worker in cell.ray.workers if worker.pid in parents)
-    node.kill()
+    cell.ray.lose_worker(next(raylet for raylet in cell.ray.workers if raylet in parents))
     time.sleep(3.0)
     cell.ray.add_worker(cell.fault.worker_cpus[0])
 

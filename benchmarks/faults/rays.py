@@ -1,18 +1,17 @@
-"""Ray clusters for cells, each node a child process that is ended by its own id."""
+"""Ray clusters for cells, kept by a process of their own."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from benchmarks.faults.processes import end_tree
 
@@ -25,59 +24,81 @@ RAY_ENVIRONMENT = {
 }
 
 
-class Node:
-    """One Ray node on this machine."""
-
-    def __init__(self, *arguments: str, temp: Path) -> None:
-        ray = Path(sys.executable).with_name("ray")
-        env = {**os.environ, **RAY_ENVIRONMENT}
-        self._log = (temp / f"node-{time.monotonic_ns()}.log").open("wb")
-        command = [ray, "start", "--block", "--disable-usage-stats", *arguments]
-        self._process = subprocess.Popen(command, env=env, stdout=self._log, stderr=self._log, start_new_session=True)
-
-    @property
-    def pid(self) -> int:
-        """Its first process, the parent of all others."""
-        return self._process.pid
-
-    def kill(self) -> None:
-        """Ends the node as a power cut would."""
-        end_tree(self._process.pid)
-        self._process.wait()
-        self._log.close()
+KEEPER = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from ray.cluster_utils import Cluster
+temp, head_cpus = sys.argv[1], int(sys.argv[2])
+common = {"include_dashboard": False}
+cluster = Cluster(
+    initialize_head=True,
+    head_node_args={"num_cpus": head_cpus, "temp_dir": temp, "object_store_memory": 400_000_000, **common},
+)
+said = sys.stdout
+print(json.dumps(cluster.address), flush=True)
+nodes = {}
+for line in sys.stdin:
+    what, number = json.loads(line)
+    if what == "add":
+        node = cluster.add_node(num_cpus=number, object_store_memory=200_000_000)
+        (raylet,) = node.all_processes["raylet"]
+        nodes[raylet.process.pid] = node
+        print(json.dumps(raylet.process.pid), flush=True)
+    else:
+        cluster.remove_node(nodes.pop(number), allow_graceful=False)
+        print(json.dumps(None), flush=True)
+cluster.shutdown()
+"""
 
 
 class Cluster:
-    """A head and, for faults of nodes, workers beside it."""
+    """A head and, for faults of nodes, workers beside it. A process of its own keeps them, and ends them at its end."""
 
     def __init__(self, temp: Path, head_cpus: int) -> None:
-        self._temp, port = temp, free_port()
-        self.address = f"127.0.0.1:{port}"
-        # A directory of its own: other runs on this machine look into the default one for a Ray to connect to.
-        self._head = Node(
-            "--head",
-            "--include-dashboard=false",
-            f"--port={port}",
-            "--node-ip-address=127.0.0.1",
-            f"--num-cpus={head_cpus}",
-            f"--temp-dir={temp}",
-            f"--object-store-memory={400_000_000}",
-            temp=temp,
+        self._log = (temp / "keeper.log").open("wb")
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-c", KEEPER, str(temp), str(head_cpus)],
+            env={**os.environ, **RAY_ENVIRONMENT},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
         )
-        self.workers: list[Node] = []
-        wait_for_nodes(self.address, 1)
+        self.address: str = self._answer()
+        self.workers: list[int] = []
 
     def add_worker(self, cpus: int) -> None:
-        """Starts one more node."""
-        worker = Node(
-            f"--address={self.address}", f"--num-cpus={cpus}", "--object-store-memory=200000000", temp=self._temp
-        )
-        self.workers.append(worker)
+        """Starts one more node; `workers` has the process id of its raylet, the parent of its workers."""
+        self.workers.append(self._ask("add", cpus))
+
+    def lose_worker(self, pid: int) -> None:
+        """Ends a node as a power cut would."""
+        self.workers.remove(pid)
+        self._ask("kill", pid)
 
     def close(self) -> None:
         """Ends every node."""
-        for node in [*self.workers, self._head]:
-            node.kill()
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(60)
+        end_tree(self._keeper.pid)
+        self._log.close()
+
+    def _ask(self, what: str, number: int) -> Any:
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(json.dumps([what, number]).encode() + b"\n")
+        self._keeper.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._keeper.stdout is not None
+        line = self._keeper.stdout.readline()
+        while line and not line.startswith((b'"', b"null")) and not line.strip().isdigit():
+            line = self._keeper.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the cluster does not start: {Path(self._log.name).read_text()[-2000:]}")
+        return json.loads(line)
 
 
 @contextmanager
@@ -88,53 +109,10 @@ def cluster(head_cpus: int = HEAD_CPUS, worker_cpus: tuple[int, ...] = ()) -> It
     try:
         for cpus in worker_cpus:
             made.add_worker(cpus)
-        if worker_cpus:
-            wait_for_nodes(made.address, 1 + len(worker_cpus))
         yield made
     finally:
         made.close()
         shutil.rmtree(temp, ignore_errors=True)
-
-
-def wait_for_nodes(address: str, count: int, seconds: float = 180.0) -> None:
-    """Waits until `count` nodes are alive.
-
-    Raises:
-        TimeoutError: they are not, in time.
-    """
-    from ray._private.state import GlobalState
-    from ray._raylet import GcsClientOptions
-
-    give_up = time.monotonic() + seconds
-    while time.monotonic() < give_up:
-        if answers(address):
-            state = GlobalState()
-            state._initialize_global_state(
-                GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
-            )
-            alive = sum(node["Alive"] for node in state.node_table())
-            state.disconnect()
-            if alive >= count:
-                return
-        time.sleep(0.3)
-    raise TimeoutError(f"no Ray of {count} nodes at {address} after {seconds:g} s")
-
-
-def answers(address: str) -> bool:
-    """Whether somebody listens there."""
-    host, _, port = address.partition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def job_environment(variables: dict[str, str]) -> dict[str, str]:

@@ -95,7 +95,7 @@ def test_a_killed_driver_costs_only_what_was_in_flight(spec_file: Path) -> None:
     wait_for_rows(run_dir, 400)
     assert engine_processes(spec_file)
     process.kill()
-    process.communicate()
+    assert_resume_was_told(process, spec_file)
     deadline = time.monotonic() + 15
     while engine_processes(spec_file) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -113,6 +113,25 @@ def test_a_killed_driver_costs_only_what_was_in_flight(spec_file: Path) -> None:
     assert (progress["before"], progress["answered"]) == (len(before), ROWS - len(before))
     (ledger,) = done["reconciliation"]["checkpoints"]
     assert (ledger["answered"], ledger["repaired"]) == (ROWS, 0)
+
+
+def assert_resume_was_told(process: subprocess.Popen[str], spec_file: Path) -> None:
+    _, error = process.communicate(timeout=100)
+    (line,) = error.splitlines()
+    assert line.startswith("error: the driver ended without a word")
+    assert line.endswith(f"go on with: proctor run {spec_file}")
+
+
+def test_a_driver_under_which_ray_dies_does_not_go_in_silence(spec_file: Path) -> None:
+    process = start(spec_file)
+    wait_for_rows(spec_file.parent / "run", 200)
+    (raylet,) = [child for child in psutil.Process(process.pid).children() if child.name() == "raylet"]
+    raylet.kill()
+    assert_resume_was_told(process, spec_file)
+    assert process.returncode == 1, "Ray's code, not ours"
+    code, _ = finish(spec_file)
+    assert code == 0
+    assert_complete_and_unique(spec_file.parent / "run")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from proctor.cli.output import escaped, stdout
-from proctor.cli.run import Json
+from proctor.cli.run import Json, killed
 
 
 def demo(
@@ -22,6 +22,7 @@ def demo(
     from proctor.cli.outcome import show_outcome
     from proctor.cli.panel import display
     from proctor.demo.exhibit import planted, prepare_demo
+    from proctor.runner.last_words import last_words
 
     if not json:
         stdout.print(
@@ -31,7 +32,8 @@ def demo(
     if not json:
         for line in planted(spec, rows):
             stdout.say(f"planted: {line}")
-    with display(json=json) as observer:
+    resume = f"proctor run {spec_file}"
+    with last_words(killed(resume)), display(json=json) as observer:
         outcome = run(spec, fresh=fresh, observer=observer)
-    show_outcome(outcome, resume=f"proctor run {spec_file}", json=json)
+    show_outcome(outcome, resume=resume, json=json)
     raise typer.Exit(int(outcome.exit_code))

@@ -39,11 +39,21 @@ def run(
         from proctor.api import run as run_spec
         from proctor.cli.outcome import show_outcome
         from proctor.cli.panel import display
+        from proctor.runner.last_words import last_words
 
-        with display(json=json) as observer:
+        resume = _same_command(spec, set_ or [])
+        with last_words(killed(resume)), display(json=json) as observer:
             outcome = run_spec(loaded, fresh=fresh, observer=observer)
-        show_outcome(outcome, resume=_same_command(spec, set_ or []), json=json)
+        show_outcome(outcome, resume=resume, json=json)
         raise typer.Exit(int(outcome.exit_code))
+
+
+def killed(resume: str) -> str:
+    """What is said when the driver ends without a word of its own."""
+    return (
+        "error: the driver ended without a word: it was killed, or Ray's processes on this machine died under it; "
+        f"what has a record is kept, go on with: {resume}"
+    )
 
 
 def _same_command(spec: Path, overrides: list[str]) -> str:

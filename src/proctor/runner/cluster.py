@@ -20,6 +20,7 @@ from proctor.spec import RunSpec
 
 _STARTS = 3
 _ROUNDING = 1e-6
+_EXECUTOR_SECONDS = 30.0
 
 
 @contextmanager
@@ -39,7 +40,17 @@ def cluster(spec: RunSpec) -> Iterator[dict[str, float]]:
         yield resources
     finally:
         if mine:
+            _await_executors()
             ray.shutdown()
+
+
+def _await_executors() -> None:
+    """Ray Data gives the threads of its executions two seconds to end. One that still talks to Ray's processes while
+    they end has Ray end this process, at once and without a word."""
+    give_up = time.monotonic() + _EXECUTOR_SECONDS
+    for thread in threading.enumerate():
+        if thread.name.startswith("StreamingExecutor"):
+            thread.join(max(0.0, give_up - time.monotonic()))
 
 
 def wanted_cpus(spec: RunSpec) -> float:

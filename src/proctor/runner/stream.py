@@ -95,8 +95,10 @@ def stream(exam: Exam, sweep: Sweep, todo: BitMap64, hub: HubClient) -> Generato
         # Until 2.64 this is the only way to bound the retries of a task (see `_TASK_RETRIES`).
         warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated", ray.util.annotations.RayDeprecationWarning)
         tallies = _pipeline(exam, sweep, groups, hub)
-    for batch in tallies.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-        yield from batch.to_pylist()
+    # Not `iter_batches`: its thread outlives it, and Ray ends a process that still asks while Ray itself is ending.
+    for bundle in tallies.iter_internal_ref_bundles():
+        for block in ray.get(bundle.block_refs):
+            yield from block.to_pylist()
 
 
 def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubClient) -> ray.data.Dataset:
