@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from proctor.spec import MdsSourceSpec, ParquetSourceSpec, SourceSpec
 from proctor.spec.source import is_expression
 
 if TYPE_CHECKING:
+    from proctor.storage.cache import DiskCache
     from proctor.storage.connect import StorageOptions
 
 
@@ -32,7 +34,8 @@ def _open(spec: SourceSpec, storage: StorageOptions | None) -> Source:
     if isinstance(spec, MdsSourceSpec):
         from proctor.sources.mds import MDSSource
 
-        return MDSSource(spec.path, allow_pickle=spec.allow_pickle, verify_hashes=spec.verify_hashes, storage=storage)
+        options = {"allow_pickle": spec.allow_pickle, "verify_hashes": spec.verify_hashes}
+        return MDSSource(spec.path, **options, storage=storage, cache=_cache(spec))
     images = [name for name in spec.columns.images if not is_expression(name)]
     if isinstance(spec, ParquetSourceSpec):
         from proctor.sources.parquet import ParquetSource
@@ -41,6 +44,14 @@ def _open(spec: SourceSpec, storage: StorageOptions | None) -> Source:
     from proctor.sources.jsonl import JsonlSource
 
     return JsonlSource(spec.path, images=images, storage=storage)
+
+
+def _cache(spec: MdsSourceSpec) -> DiskCache | None:
+    if not spec.cache_gb:
+        return None
+    from proctor.storage.cache import DiskCache
+
+    return DiskCache(int(spec.cache_gb * 1e9), None if spec.cache_dir is None else Path(spec.cache_dir))
 
 
 class FirstRows:

@@ -17,6 +17,8 @@ FREE_KEYS = (
     "engine.replicas",
     "engine.cpus_per_replica",
     "engine.faults",
+    "source.cache_gb",
+    "source.cache_dir",
 )
 """Keys that may change between a run and its resume: none of them changes what is asked or answered."""
 

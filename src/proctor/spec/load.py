@@ -12,6 +12,7 @@ from proctor.rows import UserError
 from proctor.spec.engine import LocalEngineBase
 from proctor.spec.explain import explain
 from proctor.spec.run import RunSpec
+from proctor.spec.source import MdsSourceSpec
 from proctor.spec.task import PythonTaskSpec
 from proctor.spec.yamltext import Lines, parse_value, parse_yaml
 
@@ -103,7 +104,10 @@ def anchored(spec: RunSpec, base: Path) -> RunSpec:
         # A bare name is looked up on PATH, as a shell would.
         python = anchor(engine.python) if engine.python and "/" in engine.python else engine.python
         engine = engine.model_copy(update={"checkpoints": checkpoints, "python": python})
-    source = spec.source.model_copy(update={"path": anchor(spec.source.path)})
+    places = {"path": anchor(spec.source.path)}
+    if isinstance(spec.source, MdsSourceSpec) and spec.source.cache_dir is not None:
+        places["cache_dir"] = anchor(spec.source.cache_dir)
+    source = spec.source.model_copy(update=places)
     task = spec.task
     if isinstance(task, PythonTaskSpec):
         task = task.model_copy(update={"directory": anchor(task.directory)})

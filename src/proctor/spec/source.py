@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from proctor.spec.model import MOST_ID, PathText, SpecModel
 
@@ -54,6 +54,19 @@ class MdsSourceSpec(SourceBase):
     """Let columns with encoding ``pkl`` through as raw bytes. They are never unpickled; by default they are refused."""
     verify_hashes: bool = True
     """Check shard hashes when the index has them."""
+    cache_gb: float = Field(default=16.0, ge=0, le=1e6)
+    """Most disk space, in GB, for shards that have to be whole on this machine: compressed ones, and those in object
+    storage whose hashes are checked. All processes of a machine share it; what was used least recently goes first. `0`:
+    none is kept, and each process uses temporary files."""
+    cache_dir: PathText | None = None
+    """Where these shards are kept, on every machine: a local directory. Default: the one for temporary files."""
+
+    @field_validator("cache_dir")
+    @classmethod
+    def _is_local(cls, path: str | None) -> str | None:
+        if path is not None and "://" in path:
+            raise ValueError("a cache lies in a local directory, not below a URL")
+        return path
 
 
 class ParquetSourceSpec(SourceBase):

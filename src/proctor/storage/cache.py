@@ -2,8 +2,8 @@
 
 A file in it is either finished (named by the hash of its key) or being filled (with the suffix ``.part``). Whoever
 fills one holds a lock on it, which the system takes back when the process dies: others wait for the lock and not for
-the process. Room is reserved, under a lock of the whole directory, before anything is written, by giving the file its size;
-what was used least recently goes first. A file may go while others use it: their maps of it stay whole.
+the process. Room is reserved, under a lock of the whole directory, before anything is written, by giving the file its
+size; what was used least recently goes first. A file may go while others use it: their maps of it stay whole.
 
 Behind the content stand its length and its digest (xxh3_64), so that a file which took damage on the disk is found when
 it is opened, and is made anew. Whatever goes wrong with the directory costs its use, not the data: the content is then
@@ -164,7 +164,7 @@ class _Sink:
         """Takes all of `data`."""
         needed = self.written + len(data) + _TAIL.size
         if needed > self._reserved:
-            self._reserved = max(needed, min(needed + _STEP, self._cache.limit))
+            self._reserved = max(needed, min(needed + min(_STEP, self._cache.limit // 16), self._cache.limit))
             self._cache.reserve(self._file, self._reserved)
         self._file.write(data)
         self.written += len(data)

@@ -1,4 +1,4 @@
-"""What an error of obstore says of a reply, without its address and body, which may hold what nobody else should read."""
+"""What an error of obstore says of a reply, without address and body, which may hold what nobody else should read."""
 
 from __future__ import annotations
 
