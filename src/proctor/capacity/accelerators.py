@@ -1,4 +1,4 @@
-"""Memory of GPUs by the name that Ray gives a node (label ``ray.io/accelerator-type``, resource ``accelerator_type:X``).
+"""Memory of GPUs by the name that Ray gives a node: label ``ray.io/accelerator-type``, resource ``accelerator_type:X``.
 
 Only names that say it: "A100" (40 or 80 GB), "V100" (16 or 32 GB) and most others do not, and a guess would be worse.
 """

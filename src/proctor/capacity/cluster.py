@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from proctor.capacity import machine
 from proctor.capacity.accelerators import gpu_memory
+from proctor.rows import UserError
 
 NODE_SERVICES = 330_000_000
 """Resident bytes of Ray's own processes on a node (raylet, dashboard agent, runtime environment agent, log monitor)."""
@@ -25,7 +27,8 @@ class Node:
         cpus: CPUs that Ray hands out.
         ram: memory of the node, or of its cgroup.
         object_store: Ray's object store, within `ram`.
-        used: memory that is taken already: other processes, and Ray's own.
+        used: memory that other processes have taken already.
+        services: memory of what a run needs there besides engines and tasks: Ray's own processes and the driver.
         cores: CPUs there really are; None: as many as `cpus`.
         gpus: number of GPUs.
         gpu_memory: memory of one GPU; None if not known.
@@ -41,6 +44,7 @@ class Node:
     ram: int
     object_store: int
     used: int = 0
+    services: int = 0
     cores: float | None = None
     gpus: float = 0.0
     gpu_memory: int | None = None
@@ -89,7 +93,8 @@ def this_machine(*, cpus: int | None = None, object_store: int | None = None) ->
         cores=cores,
         ram=ram,
         object_store=default if object_store is None else object_store,
-        used=used + HEAD_SERVICES,
+        used=used,
+        services=HEAD_SERVICES,
         gpus=len(found),
         gpu_memory=min((memory for _, memory in found), default=None),
         gpu_type=found[0][0] if found else None,
@@ -98,7 +103,7 @@ def this_machine(*, cpus: int | None = None, object_store: int | None = None) ->
         sources={
             "ram": "cgroup limit, or the machine's",
             "object_store": "min(0.3 x free memory, 200 GB, 0.95 x /dev/shm)" if object_store is None else "the spec",
-            "used": "in use now, and Ray's own processes",
+            "used": "in use now",
             "gpu_memory": "nvidia-smi",
             "cpus": "machine" if cpus is None else "the spec",
         },
@@ -114,10 +119,31 @@ def from_ray(nodes: Iterable[Mapping[str, Any]]) -> Cluster:
     living = [_of_ray(node) for node in nodes if node.get("Alive")]
     living.sort(key=lambda found: not found[0])  # the head first
     shaped = [
-        replace(node, used=HEAD_SERVICES if is_head and at == 0 else NODE_SERVICES)
+        replace(node, services=HEAD_SERVICES if is_head and at == 0 else NODE_SERVICES)
         for at, (is_head, node) in enumerate(living)
     ]
     return Cluster(tuple(_grouped(shaped)), "a running Ray cluster")
+
+
+def running_cluster(address: str) -> Cluster:
+    """The nodes of the Ray cluster at `address`; connects to it for a moment unless this process is connected already.
+
+    Raises:
+        UserError: there is no such cluster.
+    """
+    import ray
+
+    mine = not ray.is_initialized()
+    if mine:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, ValueError) as error:
+            raise UserError(f"no Ray cluster: {error}", where=f"ray.address {address!r}") from error
+    try:
+        return from_ray(ray.nodes())
+    finally:
+        if mine:
+            ray.shutdown()
 
 
 def _of_ray(node: Mapping[str, Any]) -> tuple[bool, Node]:
@@ -131,7 +157,6 @@ def _of_ray(node: Mapping[str, Any]) -> tuple[bool, Node]:
         "ram": "Ray: memory + object_store_memory",
         "object_store": "Ray: object_store_memory",
         "gpu_memory": source,
-        "used": "Ray's own processes",
     }
     made = Node(
         name=str(node.get("NodeName") or node.get("NodeManagerHostname") or node.get("NodeID") or "node"),
@@ -150,13 +175,13 @@ def _grouped(nodes: Sequence[Node]) -> list[Node]:
     """Nodes that differ in their names only, as one entry each, in the order of the first of them."""
     groups: dict[object, Node] = {}
     for node in nodes:
-        key = (node.cpus, _coarse(node.ram), _coarse(node.object_store), node.used, node.gpus, node.gpu_type)
+        key = (node.cpus, _coarse(node.ram), _coarse(node.object_store), node.services, node.gpus, node.gpu_type)
         seen = groups.get(key)
         if seen is None:
             groups[key] = node
         else:  # the smaller figure is true of all of them
-            smaller = {"ram": min(seen.ram, node.ram), "object_store": min(seen.object_store, node.object_store)}
-            groups[key] = replace(seen, count=seen.count + 1, **smaller)
+            ram, store = min(seen.ram, node.ram), min(seen.object_store, node.object_store)
+            groups[key] = replace(seen, count=seen.count + 1, ram=ram, object_store=store)
     return list(groups.values())
 
 

@@ -1,7 +1,7 @@
 """A cluster that is described in a YAML file, for a plan before there is one.
 
-    nodes:
-      - {name: gpu, count: 6, cpus: 56, ram_gb: 512, gpus: 8, gpu_type: H100}
+nodes:
+  - {name: gpu, count: 6, cpus: 56, ram_gb: 512, gpus: 8, gpu_type: H100}
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _node(spec: NodeSpec, *, is_head: bool) -> Node:
     if spec.gpu_memory_gb is not None:
         memory, source = _bytes(spec.gpu_memory_gb), "gpu_memory_gb"
     store = _bytes(spec.object_store_gb)
-    sources: dict[str, Any] = {"gpu_memory": source, "used": "used_gb, and Ray's own processes"}
+    sources: dict[str, Any] = {"gpu_memory": source, "used": "used_gb"}
     if store is None:
         store = machine.default_object_store(ram, shm)
         sources["object_store"] = "min(0.3 x memory, 200 GB, 0.95 x /dev/shm)"
@@ -101,7 +101,8 @@ def _node(spec: NodeSpec, *, is_head: bool) -> Node:
         cpus=spec.cpus,
         ram=ram,
         object_store=store,
-        used=round(spec.used_gb * _GB) + (HEAD_SERVICES if is_head else NODE_SERVICES),
+        used=round(spec.used_gb * _GB),
+        services=HEAD_SERVICES if is_head else NODE_SERVICES,
         gpus=spec.gpus,
         gpu_memory=memory,
         gpu_type=spec.gpu_type,

@@ -118,12 +118,18 @@ class Model:
                 made = [self.pixels.expansion(size) for size in row]
             except ValueError:
                 continue  # a row that the model refuses takes no memory
-            totals = (sum(e.tokens for e in made), sum(e.patches for e in made), sum(e.pixel_values_bytes for e in made))
+            totals = (
+                sum(e.tokens for e in made),
+                sum(e.patches for e in made),
+                sum(e.pixel_values_bytes for e in made),
+            )
             most = max(most, totals)
         return most
 
 
-def read_model(path: str, dtype: str = "auto", *, vllm: bool = False, options: Mapping[str, Any] | None = None) -> Model:
+def read_model(
+    path: str, dtype: str = "auto", *, vllm: bool = False, options: Mapping[str, Any] | None = None
+) -> Model:
     """Reads a model directory. No weights are loaded.
 
     Args:

@@ -104,7 +104,9 @@ def _warm_up(order: SampleOrder, task: Task) -> None:
     _measure(order, group, task, time.monotonic())
 
 
-def _measure(order: SampleOrder, group: ReadGroup, task: Task, give_up: float) -> tuple[BlockCost, bool, Failure | None]:
+def _measure(
+    order: SampleOrder, group: ReadGroup, task: Task, give_up: float
+) -> tuple[BlockCost, bool, Failure | None]:
     reading, preparing, writing = _Clock(), _Clock(), _Clock()
     with measured() as read_peak, reading.running():
         blocks = list(order.source.read(group))

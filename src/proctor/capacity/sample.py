@@ -149,7 +149,7 @@ def choose(source: Source, groups: Sequence[ReadGroup], spec: RunSpec) -> list[R
 
 
 def _in_child(order: SampleOrder, result: Path, seconds: float) -> Sample:
-    command = [sys.executable, "-m", "proctor.capacity.probe", str(result)]
+    command = [sys.executable, "-P", "-m", "proctor.capacity.probe", str(result)]
     try:
         done = subprocess.run(
             command,

@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 import proctor
-from proctor.cli import demo, mds, records, report, run
+from proctor.cli import demo, mds, plan, records, report, run
 from proctor.cli.output import escaped, stderr
 from proctor.rows import UserError
 from proctor.storage.base import StorageError
@@ -22,7 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
-app.command("plan")(run.plan)
+app.command("plan")(plan.plan)
 app.command("status")(run.status)
 app.command("errors")(records.errors)
 app.command("export")(records.export)

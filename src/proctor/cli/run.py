@@ -1,4 +1,4 @@
-"""``proctor run``, ``plan`` and ``status``."""
+"""``proctor run`` and ``status``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from proctor.cli.output import counted, escaped, json_line, stderr, stdout, table
+from proctor.cli.output import escaped, json_line, stderr, stdout
 from proctor.runner.interrupts import interruptible
 from proctor.spec import load_spec, warnings_of
 
@@ -59,30 +59,6 @@ def killed(resume: str) -> str:
 def _same_command(spec: Path, overrides: list[str]) -> str:
     """What resumes a run; without the overrides it would be another run."""
     return shlex.join(["proctor", "run", str(spec), *(part for text in overrides for part in ("--set", text))])
-
-
-def plan(spec: SpecFile, set_: Set = None, json: Json = False) -> None:
-    """Show what a run would do, without doing it."""
-    from proctor.runner.plan import make_plan
-
-    loaded = load_spec(spec, set_ or [])
-    made = make_plan(loaded)
-    if json:
-        json_line("plan", **asdict(made))
-        return
-    for warning in made.warnings:
-        stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
-    stdout.print(f"[bold]{counted(made.rows, 'row')}[/] from {escaped(loaded.source.path)} ({loaded.source.kind})")
-    stdout.print(f"{counted(made.blocks, 'block')}, {made.data_bytes / 1e6:,.1f} MB of data")
-    stdout.print(
-        f"{loaded.engine.replicas} x {loaded.engine.kind}, {loaded.engine.batch_size} rows at once each; "
-        f"{made.cpus:g} CPUs and {made.gpus:g} GPUs of Ray"
-    )
-    stdout.say(f"run directory: {loaded.run_dir}")
-    stdout.print(table(["checkpoint", "rows to do"], list(made.todo.items())))
-    stdout.print(table(["column", "type"], list(made.columns.items())))
-    stdout.print("[bold]first prompt[/]")
-    stdout.say(made.preview)
 
 
 def status(run_dir: RunPath, json: Json = False) -> None:

@@ -1,0 +1,38 @@
+"""The planner: what a run takes of its nodes, whether that fits, and how fast it can be, before anything is started.
+
+cluster, described, machine, accelerators   the nodes there are
+sample, probe, memory, rowcost              what rows cost, measured in a clean process
+model, weights, engines, gpu                what models and engines take
+arithmetic, evaluate, cures                 what fits where, and what would
+throughput, overhead                        how fast, and which stage limits it
+planning                                    all of it: `plan`
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proctor.capacity.cluster import Cluster, Node, from_ray, running_cluster, this_machine
+    from proctor.capacity.described import load_cluster
+    from proctor.capacity.planning import Plan, plan
+
+_HOMES = {
+    "Cluster": "cluster",
+    "Node": "cluster",
+    "Plan": "planning",
+    "from_ray": "cluster",
+    "load_cluster": "described",
+    "plan": "planning",
+    "running_cluster": "cluster",
+    "this_machine": "cluster",
+}
+
+__all__ = ["Cluster", "Node", "Plan", "from_ray", "load_cluster", "plan", "running_cluster", "this_machine"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'proctor.capacity' has no attribute {name!r}")
+    return getattr(import_module(f"proctor.capacity.{_HOMES[name]}"), name)

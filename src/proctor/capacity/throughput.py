@@ -1,0 +1,133 @@
+"""How fast a run can be, and which stage keeps it from being faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from proctor.capacity.arithmetic import Share, run_hours
+from proctor.capacity.engines import on_gpu
+from proctor.capacity.overhead import BLOCK_CPU_SECONDS, ROW_CPU_SECONDS
+from proctor.capacity.sample import Sample
+from proctor.spec import RunSpec, ScriptedEngineSpec
+
+Stage = Literal["read", "prepare", "infer", "write", "overhead"]
+"""``overhead`` is what Ray and Proctor do for every block and row, whatever is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageRate:
+    """A stage by itself. Rates are None where they are not known, or without a limit.
+
+    Attributes:
+        stage: which.
+        rows_per_second: the most it could do if the others took nothing.
+        cpu_seconds: CPU time for a row.
+        formula: how the rate was found.
+    """
+
+    stage: Stage
+    rows_per_second: float | None
+    cpu_seconds: float
+    formula: str
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What to expect.
+
+    Attributes:
+        stages: each by itself.
+        limit: the stage that limits the run; None when nothing is known.
+        rows_per_second: rows that the run does in a second: of all stages together on the CPUs they share.
+        hours: for all rows and checkpoints.
+        bound_only: the engine's rate is not known, so that this is the most there can be.
+        formula: how `rows_per_second` was found.
+    """
+
+    stages: tuple[StageRate, ...]
+    limit: Stage | None
+    rows_per_second: float | None
+    hours: float | None
+    bound_only: bool
+    formula: str
+
+
+def throughput(
+    spec: RunSpec, sample: Sample, shares: Sequence[Share], rows: int, blocks: int, engine_rate: float | None
+) -> Throughput:
+    """The bound of a run.
+
+    Args:
+        spec: the run.
+        sample: of its rows.
+        shares: what each node does.
+        rows: rows to answer, over all checkpoints.
+        blocks: blocks of one pass over the data.
+        engine_rate: rows a second of one engine, if measured; the scripted engine's follows from its `row_ms`.
+    """
+    engines = sum(share.engines * share.count for share in shares)
+    slots = sum(share.reads * share.count for share in shares)
+    cores = sum(share.node.real_cpus * share.count for share in shares)
+    busy = 0.0 if spec.engine.kind in ("scripted", "openai") or on_gpu(spec) else spec.engine.cpus_per_replica * engines
+    spare = max(0.1 * cores, cores - busy)  # a model on CPUs keeps those it was given
+    per_block = rows / max(1, blocks) / len(spec.engine.checkpoints)
+    overhead = ROW_CPU_SECONDS + BLOCK_CPU_SECONDS / max(1.0, per_block)
+    stages = (
+        _task_stage("read", sample.per_row("read_seconds"), sample.per_row("read_cpu"), slots),
+        _task_stage("prepare", sample.per_row("prepare_cpu"), sample.per_row("prepare_cpu"), slots),
+        _infer(spec, engines, engine_rate),
+        _task_stage("write", sample.per_row("write_cpu"), sample.per_row("write_cpu"), max(1, engines)),
+        StageRate(
+            "overhead", spare / overhead, overhead, f"{spare:g} cores / (row {ROW_CPU_SECONDS * 1e3:g} ms + block "
+            f"{BLOCK_CPU_SECONDS * 1e3:g} ms / {per_block:.0f} rows)"
+        ),
+    )  # fmt: skip
+    return _together(stages, spare, slots, rows)
+
+
+def _together(stages: tuple[StageRate, ...], cores: float, slots: int, rows: int) -> Throughput:
+    by_stage = {stage.stage: stage for stage in stages}
+    infer = by_stage["infer"].rows_per_second
+    known = infer is not None or by_stage["infer"].formula.startswith("no limit")
+    cpu = sum(stage.cpu_seconds for stage in stages)
+    work = {stage.stage: stage.cpu_seconds for stage in stages if stage.stage != "infer"}
+    candidates: list[tuple[float, Stage, str]] = []
+    if cpu > 0:
+        most = max(work, key=lambda name: work[name])
+        text = f"{cores:g} cores / {cpu * 1e3:.3g} ms CPU a row over all stages"
+        candidates.append((cores / cpu, most, text))
+    task = [by_stage["read"], by_stage["prepare"]]
+    seconds = sum(1 / stage.rows_per_second for stage in task if stage.rows_per_second) * slots
+    if slots and seconds:
+        slower = min(task, key=lambda stage: stage.rows_per_second or float("inf")).stage
+        candidates.append(
+            (slots / seconds, slower, f"{slots} tasks / {seconds * 1e3:.3g} ms a row to read and prepare")
+        )
+    write = by_stage["write"].rows_per_second
+    if write is not None:
+        candidates.append((write, "write", by_stage["write"].formula))
+    if infer is not None:
+        candidates.append((infer, "infer", by_stage["infer"].formula))
+    if not candidates:
+        return Throughput(stages, None, None, None, not known, "nothing is known")
+    rate, limit, formula = min(candidates)
+    return Throughput(stages, limit, rate, run_hours(rows, rate), not known, formula)
+
+
+def _task_stage(stage: Stage, seconds: float, cpu: float, slots: int) -> StageRate:
+    if seconds <= 0 or slots < 1:
+        return StageRate(stage, None, cpu, "not measured" if seconds <= 0 else "no task has room")
+    return StageRate(stage, slots / seconds, cpu, f"{slots} at once / {seconds * 1e3:.3g} ms a row, measured")
+
+
+def _infer(spec: RunSpec, engines: int, rate: float | None) -> StageRate:
+    if rate is not None:
+        return StageRate("infer", rate * engines, 0.0, f"{engines} engines x {rate:g} rows/s, given")
+    engine = spec.engine
+    if not isinstance(engine, ScriptedEngineSpec):
+        return StageRate("infer", None, 0.0, "unknown: measure it, and give --engine-rows-per-second")
+    if not engine.row_ms:
+        return StageRate("infer", None, 0.0, "no limit: row_ms is 0")
+    return StageRate("infer", 1000 / engine.row_ms * engines, 0.0, f"{engines} engines x 1000 / {engine.row_ms:g} ms")
