@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proctor.capacity.cluster import Cluster, Node, from_ray, running_cluster, this_machine
+    from proctor.capacity.cluster import Cluster, Node, cluster_of, from_ray, this_machine
     from proctor.capacity.described import load_cluster
     from proctor.capacity.planning import Plan, plan
 
@@ -22,14 +22,14 @@ _HOMES = {
     "Cluster": "cluster",
     "Node": "cluster",
     "Plan": "planning",
+    "cluster_of": "cluster",
     "from_ray": "cluster",
     "load_cluster": "described",
     "plan": "planning",
-    "running_cluster": "cluster",
     "this_machine": "cluster",
 }
 
-__all__ = ["Cluster", "Node", "Plan", "from_ray", "load_cluster", "plan", "running_cluster", "this_machine"]
+__all__ = ["Cluster", "Node", "Plan", "cluster_of", "from_ray", "load_cluster", "plan", "this_machine"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,6 @@
 """How much of a node a run takes, as pure functions. Memory in bytes throughout.
 
-node_free   = 0.9 x ram - store - engines x engine - workers x worker - used
+node_free   = 0.9 x ram - store - engines x engine - workers x worker - used by others and by Ray itself
 by memory   = floor(node_free / task peak)                       0: infeasible
 by CPU      = floor((cpus - engines x engine CPUs - other CPUs) / CPUs of a task)
 task peak   = f_heap x bytes in flight + 2 x block x f_arrow     (and what a worker takes by itself)
@@ -161,7 +161,7 @@ class Share:
 def engine_limits(node: Node, demand: Demand, *, beside_a_task: bool) -> dict[str, int | None]:
     """How many engines a node holds, by what limits them (None: not limited); `beside_a_task` leaves room for one."""
     cpus = node.cpus - (demand.task_cpus if beside_a_task else 0.0)
-    room = node_free(node.ram, node.object_store, engines=0, engine=0, used=node.used)
+    room = node_free(node.ram, node.object_store, engines=0, engine=0, used=node.used + node.services)
     room -= demand.worker_memory + (demand.task_memory if beside_a_task else 0.0)
     return {
         "GPUs": _by_gpus(node.gpus, demand.engine_gpus),
@@ -230,7 +230,7 @@ def _share(node: Node, count: int, engines: int, demand: Demand, most: int) -> S
         engine=demand.engine_memory,
         workers=workers,
         worker=demand.worker_memory,
-        used=node.used,
+        used=node.used + node.services,
     )
     by_memory = reads_by_memory(free, demand.task_memory)
     by_cpu = reads_by_cpu(node.cpus, engines, demand.engine_cpus, 0.0, demand.task_cpus)

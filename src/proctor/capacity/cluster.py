@@ -10,6 +10,7 @@ from typing import Any
 from proctor.capacity import machine
 from proctor.capacity.accelerators import gpu_memory
 from proctor.rows import UserError
+from proctor.spec import RunSpec
 
 NODE_SERVICES = 330_000_000
 """Resident bytes of Ray's own processes on a node (raylet, dashboard agent, runtime environment agent, log monitor)."""
@@ -105,10 +106,28 @@ def this_machine(*, cpus: int | None = None, object_store: int | None = None) ->
             "object_store": "min(0.3 x free memory, 200 GB, 0.95 x /dev/shm)" if object_store is None else "the spec",
             "used": "in use now",
             "gpu_memory": "nvidia-smi",
-            "cpus": "machine" if cpus is None else "the spec",
+            "cpus": "the machine" if cpus in (None, cores) else "ray.cpus, or what the engines need",
         },
     )
     return Cluster((node,), "this machine")
+
+
+def cluster_of(spec: RunSpec) -> Cluster:
+    """Where a run would take place: the cluster at `ray.address`, or this machine with a Ray of the run's own.
+
+    Such a Ray is told of as many CPUs as the engines need, also if there are fewer.
+
+    Raises:
+        UserError: there is no such cluster.
+    """
+    if spec.ray.address is not None:
+        return running_cluster(spec.ray.address)
+    wanted = spec.engine.replicas * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
+    store = spec.ray.object_store_mb
+    return this_machine(
+        cpus=spec.ray.cpus or max(machine.cpu_count(), round(wanted + 0.5)),
+        object_store=None if store is None else store * 1_000_000,
+    )
 
 
 def from_ray(nodes: Iterable[Mapping[str, Any]]) -> Cluster:

@@ -191,7 +191,8 @@ def _engine_checks(spec: RunSpec, demand: Demand, shares: Sequence[Share], nodes
     limits = "; ".join(_limits_text(node, demand) for node in nodes)
     level: Level = "ok" if placed >= demand.engines else "fails"
     formula = f"{placed} of {demand.engines} find a place; {limits}"
-    checks.append(Check("engines", "cluster", level, demand.engines, placed, "engines", formula, "fewer engines"))
+    advice = "" if level == "ok" else "fewer engines"
+    checks.append(Check("engines", "cluster", level, demand.engines, placed, "engines", formula, advice))
     cores = sum(node.real_cpus * node.count for node in nodes)
     busy = demand.engines * demand.engine_cpus
     if busy > cores and spec.engine.kind not in ("scripted", "openai"):
@@ -217,8 +218,8 @@ def _memory_checks(demand: Demand, shares: Sequence[Share]) -> list[Check]:
         need = fixed + tasks * demand.task_memory
         formula = (
             f"0.9 x {node.ram / 1e9:.4g} GB - store {node.object_store / 1e9:.3g} - {share.engines} x engine "
-            f"{demand.engine_memory / 1e9:.3g} - writer {demand.worker_memory / 1e9:.2g} - used "
-            f"{node.used / 1e9:.3g} = {share.free / 1e9:.3g} GB free; / task {demand.task_memory / 1e9:.3g} GB = "
+            f"{demand.engine_memory / 1e9:.3g} - writer {demand.worker_memory / 1e9:.2g} - used {node.used / 1e9:.3g} "
+            f"- Ray {node.services / 1e9:.3g} = {share.free / 1e9:.3g} GB free; / task {demand.task_memory / 1e9:.3g} GB = "
             f"{share.by_memory} by memory, {share.by_cpu} by CPU, {share.by_store} by the store"
         )
         fails = share.free < 0 or (not readers and share.by_memory < 1)

@@ -41,7 +41,8 @@ class NodePlan:
         reads: tasks on each that read and prepare at once.
         blocks: prepared blocks on each that exist at the same time.
         store_need, object_store: bytes of these blocks, and of the object store.
-        used: memory taken when all of it works: engines, tasks, the blocks, and what was used before.
+        run_memory: memory of the run there when all of it works: engines, tasks, blocks, Ray's own, the driver.
+        used: memory that others have taken.
         ram: memory of the node.
         head_room: memory left below 0.9 of it, with the whole object store full.
     """
@@ -53,7 +54,8 @@ class NodePlan:
     blocks: int
     store_need: float
     object_store: int
-    used: float
+    run_memory: float
+    used: int
     ram: int
     head_room: float
 
@@ -214,7 +216,8 @@ def _node_plans(found: Evaluation) -> Iterable[NodePlan]:
             blocks=round(blocks),
             store_need=share.store_need,
             object_store=node.object_store,
-            used=node.used + share.engines * demand.engine_memory + tasks + share.store_need,
+            run_memory=node.services + share.engines * demand.engine_memory + tasks + share.store_need,
+            used=node.used,
             ram=node.ram,
             head_room=share.head_room,
         )

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -103,15 +104,17 @@ class Sample(msgspec.Struct, frozen=True):
         return read, max(prepared, default=0.0)
 
     def per_row(self, name: str) -> float:
-        """Mean seconds a row of ``read_seconds``, ``read_cpu``, ``prepare_cpu`` or ``write_cpu``."""
-        rows = self.rows if name.startswith("read") else sum(block.prepared_rows for block in self.blocks)
-        return sum(getattr(block, name) for block in self.blocks) / max(1, rows)
+        """Seconds a row of ``read_seconds``, ``read_cpu``, ``prepare_cpu`` or ``write_cpu``: median of the blocks, since
+        whatever else the machine does in between lengthens some of them."""
+        rows = "rows" if name.startswith("read") else "prepared_rows"
+        counted = [block for block in self.blocks if getattr(block, rows)]
+        return median(getattr(block, name) / getattr(block, rows) for block in counted) if counted else 0.0
 
     @property
     def read_mb_s(self) -> float | None:
         """Megabytes of data that one task reads in a second."""
-        seconds = sum(block.read_seconds for block in self.blocks)
-        return self.source_bytes / seconds / _MB if seconds else None
+        seconds = self.per_row("read_seconds")
+        return self.mean_row / seconds / _MB if seconds else None
 
 
 def take_sample(spec: RunSpec, source: Source, groups: Sequence[ReadGroup], seconds: float = SAMPLE_SECONDS) -> Sample:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import yaml
 
-from proctor.cli.output import counted, escaped, json_line, stderr, stdout, table
+from proctor.cli.output import counted, duration, escaped, json_line, stderr, stdout, table
 from proctor.cli.run import Json, Set, SpecFile
 from proctor.spec import RunSpec, load_spec
 
@@ -65,14 +65,9 @@ def _nodes(spec: RunSpec, file: Path | None) -> Cluster:
         from proctor.capacity import load_cluster
 
         return load_cluster(file)
-    if spec.ray.address is not None:
-        from proctor.capacity import running_cluster
+    from proctor.capacity import cluster_of
 
-        return running_cluster(spec.ray.address)
-    from proctor.capacity import this_machine
-
-    store = spec.ray.object_store_mb
-    return this_machine(cpus=spec.ray.cpus, object_store=None if store is None else store * 1_000_000)
+    return cluster_of(spec)
 
 
 def _show_run(spec: RunSpec, made: Plan) -> None:
@@ -104,7 +99,9 @@ def _show_capacity(found: CapacityPlan, *, why: bool) -> None:
         for c in found.checks
     ]
     stdout.print(table(["check", "where", "result", "needs", "has", "why" if why else "advice"], checks))
-    stdout.print(table(["node", "engines", "reading", "blocks", "in use", "memory", "to spare"], _node_rows(found)))
+    stdout.print(
+        table(["node", "engines", "reading", "blocks", "the run", "others", "memory", "to spare"], _node_rows(found))
+    )
     _show_throughput(found)
     if why:
         figures = [(f.name, shown(f.value, f.unit), f.origin, f.formula) for f in found.figures]
@@ -124,6 +121,7 @@ def _node_rows(found: CapacityPlan) -> list[tuple[object, ...]]:
             n.engines,
             n.reads,
             n.blocks,
+            shown(n.run_memory, "B"),
             shown(n.used, "B"),
             shown(n.ram, "B"),
             shown(n.head_room, "B"),
@@ -152,5 +150,5 @@ def _show_throughput(found: CapacityPlan) -> None:
     most = "at most " if speed.bound_only else ""
     stdout.say(
         f"{speed.limit} limits: {most}{speed.rows_per_second:,.0f} rows/s, {counted(found.rows, 'row')} in "
-        f"{'at least ' if speed.bound_only else ''}{speed.hours:.2f} hours ({speed.formula})"
+        f"{'at least ' if speed.bound_only else ''}{duration(speed.hours * 3600)} ({speed.formula})"
     )
