@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proctor.images.decoding import MAX_PIXELS, DecodeError, check, decode, look
+    from proctor.images.decoding import MAX_PIXELS, DecodeError, check, decode, look, pixels
 
 _HOME = "proctor.images.decoding"
 
-__all__ = ["MAX_PIXELS", "DecodeError", "check", "decode", "look"]
+__all__ = ["MAX_PIXELS", "DecodeError", "check", "decode", "look", "pixels"]
 
 
 def __getattr__(name: str) -> object:
