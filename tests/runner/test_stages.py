@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from proctor.images import decode
+from proctor.images.budget import PixelBudget
+from proctor.images.rules import ImageRules
 from proctor.results import Ledger, Reconciliation
 from proctor.runner.blocks import INFERRED, PREPARED, TALLY, table_of
 from proctor.runner.finish import Desk, finish
@@ -22,6 +25,7 @@ from proctor.sources.base import BLOCK_FIELDS
 from proctor.spec import ClassificationTaskSpec, ColumnsSpec, ExactTaskSpec
 from proctor.tasks import Task
 from proctor.tasks.registry import make_task
+from tests.images.corpus import encoded, exif, noise
 
 COLUMNS = ColumnsSpec(images=["image"], target="target", sample_id="key")
 
@@ -68,6 +72,26 @@ def test_prepare_keeps_every_row_in_order_and_charges_each_fault_to_its_row(task
     assert (rows[0]["target"], rows[3]["target"]) == ('"5"', None)
     assert rows[3]["notice"] == "more rows than its index says"
     assert [row["sample_id"] for row in rows] == ["five", "six", None, "eight"]
+
+
+def test_what_is_done_to_images_stands_in_the_record(task: Task, tmp_path: Path) -> None:
+    turned = encoded(noise(size=(40, 30)), "JPEG", exif=exif(6))
+    block = source_block(
+        {"row_id": 1, "image": turned, "key": "turned", "target": "x"},
+        {"row_id": 2, "image": jpeg(), "key": "plain", "target": "x"},
+    )
+    rules = ImageRules(max_pixels=40 * 30, budget=PixelBudget(1024))
+    rows = prepare(block, setup=PrepareSetup(task, COLUMNS, 60.0, images=rules)).to_pylist()
+    told = "image 1: EXIF orientation 6 applied, resized from 30 x 40 to 27 x 36"
+    assert [row["conversions"] for row in rows] == [told, None]
+    assert decode(rows[0]["images"][0]).size == (27, 36)
+    assert rows[1]["images"] == [jpeg()]
+    answered = [{k: v for k, v in row.items() if k != "images"} | {"answer": "x"} for row in rows]
+    finish(inferred(*answered), desk=Desk(str(tmp_path), "ck", 1, task, 60.0))
+    assert pq.read_table(tmp_path / "results").column("conversions").to_pylist() == [told, None]
+    smaller = PrepareSetup(task, COLUMNS, 60.0, images=ImageRules(max_pixels=1100))
+    kinds = prepare(block, setup=smaller)["error_kind"].to_pylist()
+    assert kinds == ["prepare.decode", None]
 
 
 def test_finish_writes_final_records_and_leaves_retryable_ones_open(task: Task, tmp_path: Path) -> None:
