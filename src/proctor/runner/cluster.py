@@ -16,7 +16,8 @@ from typing import Any
 import ray
 
 from proctor.rows import UserError, told
-from proctor.spec import RunSpec
+from proctor.runner.placement import MB, engine_resources, engines_on
+from proctor.spec import CapacitySpec, RunSpec
 
 _STARTS = 3
 _ROUNDING = 1e-6
@@ -78,16 +79,10 @@ def cluster_room(spec: RunSpec) -> int:
 
 def engines_that_fit(spec: RunSpec, nodes: Sequence[Mapping[str, float]]) -> int:
     """How many engines these nodes hold beside a task that reads and prepares. More, and none could ever get a row."""
-    engine = spec.engine
-    need = {"CPU": engine.cpus_per_replica, "GPU": engine.gpus_per_replica}
-    need = {name: amount for name, amount in need.items() if amount}
-    if not need:
-        return engine.replicas
-    fit = sum(
-        min(math.floor(node.get(name, 0.0) / amount + _ROUNDING) for name, amount in need.items()) for node in nodes
-    )
+    cpus = spec.engine.cpus_per_replica
+    fit = sum(engines_on(spec, node) for node in nodes) if engine_resources(spec) else spec.engine.replicas
     spare = sum(node.get("CPU", 0.0) for node in nodes) - spec.stream.prepare_cpus + _ROUNDING
-    return max(0, min(fit, math.floor(spare / need["CPU"]) if "CPU" in need else fit))
+    return max(0, min(fit, math.floor(spare / cpus) if cpus else fit))
 
 
 def _connect(spec: RunSpec) -> None:
@@ -102,10 +97,11 @@ def _connect(spec: RunSpec) -> None:
         except (ConnectionError, ValueError) as error:
             raise UserError(f"no Ray cluster: {error}", where=f"ray.address {spec.ray.address!r}") from error
         return
-    store = spec.ray.object_store_mb
+    capacity = spec.capacity.object_store_mb if spec.capacity is not None else None
+    store = spec.ray.object_store_mb or capacity
     _start(
         num_cpus=spec.ray.cpus or max(os.cpu_count() or 1, round(wanted_cpus(spec) + 0.5)),
-        object_store_memory=None if store is None else store * 1_000_000,
+        object_store_memory=None if store is None else store * MB,
         include_dashboard=False,
         **common,
     )
@@ -174,3 +170,24 @@ def _check_room(spec: RunSpec, resources: dict[str, float]) -> None:
                 where=f"engine.replicas x {key}",
                 fix="lower one of them" if name == "GPU" else "lower one of them, or set ray.cpus",
             )
+    if spec.capacity is not None:
+        _check_capacity(spec, spec.capacity, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+
+
+def _check_capacity(spec: RunSpec, capacity: CapacitySpec, nodes: Sequence[Mapping[str, float]]) -> None:
+    largest = max(node.get("memory", 0.0) for node in nodes) / MB
+    for key in ("engine_memory_mb", "read_memory_mb", "prepare_memory_mb"):
+        need = getattr(capacity, key)
+        if need is not None and need > largest:
+            raise UserError(
+                f"{need:,} MB, and the node with the most memory lets Ray have {largest:,.0f} MB",
+                where=f"capacity.{key}",
+                fix="lower it (`proctor plan` works out what fits)",
+            )
+    fit = engines_that_fit(spec, nodes)
+    if fit < spec.engine.replicas:
+        raise UserError(
+            f"{spec.engine.replicas} engines, and the nodes have room for {fit}",
+            where="engine.replicas",
+            fix="lower it, or raise capacity.engines_per_node or lower capacity.engine_memory_mb",
+        )

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 import ray
 from pyroaring import BitMap64
-from ray.data import ActorPoolStrategy, DataContext, Datasource, ReadTask
-from ray.data.block import BlockMetadata
-from typing_extensions import override
+from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
 
-from proctor.rows import ErrorKind, told
 from proctor.runner.course import Sweep
 from proctor.runner.exam import Exam
 from proctor.runner.finish import Desk, finish
 from proctor.runner.hub import HubClient
 from proctor.runner.infer import Infer
-from proctor.runner.patience import timely
+from proctor.runner.placement import engine_resources, placed
 from proctor.runner.prepare import PrepareSetup, prepare
-from proctor.sources.base import BLOCK_FIELDS, ReadGroup, Source
+from proctor.runner.reading import RowsDatasource
+from proctor.sources.base import ReadGroup
 
 _MB = 1_000_000
 _TASK_RETRIES = 2
@@ -30,112 +27,70 @@ _TASK_RETRIES = 2
 would keep the run from ever ending; what is lost after these, the next sweep has in smaller groups."""
 
 
-class RowsDatasource(Datasource):
-    """Feeds planned read groups to Ray, one read task each, so that a block is exactly a group.
-
-    Args:
-        alone: given when each group is one row, which is then traced and answers for all that goes wrong.
-    """
-
-    def __init__(self, source: Source, groups: Sequence[ReadGroup], alone: HubClient | None) -> None:
-        super().__init__()
-        self._source, self._groups, self._alone = ray.put(source), groups, alone
-
-    @override
-    def get_name(self) -> str:
-        """Name in Ray's own displays."""
-        return "Rows"
-
-    @override
-    def estimate_inmemory_data_size(self) -> int:
-        """Bytes of all groups together."""
-        return sum(int(group.size_bytes) for group in self._groups)
-
-    @override
-    def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: DataContext | None = None
-    ) -> list[ReadTask]:
-        """One task a group. Ray calls this several times: it is pure and cheap."""
-        return [_read_task(self._source, group, self._alone) for group in self._groups]
-
-
-def _read_task(source: ray.ObjectRef, group: ReadGroup, alone: HubClient | None) -> ReadTask:
-    """Reads `group`. Its closure carries a reference: a source holds an index, and there are thousands of tasks."""
-    metadata = BlockMetadata(
-        num_rows=len(group.row_ids), size_bytes=int(group.size_bytes), input_files=None, exec_stats=None
-    )
-
-    def read() -> Iterable[pa.Table]:
-        opened: Source = ray.get(source)
-        return timely(opened.read(group)) if alone is None else _read_alone(opened, group, alone)
-
-    return ReadTask(read, metadata)
-
-
-def _read_alone(source: Source, group: ReadGroup, hub: HubClient) -> list[pa.Table]:
-    """Reads a group of one row; whatever goes wrong is told in its block."""
-    (row_id,) = group.row_ids
-    with hub.inside(row_id, "read"):
-        try:
-            return list(timely(source.read(group)))
-        except Exception as error:
-            row = {"row_id": row_id, "error_kind": ErrorKind.READ_FAILED.value, "error_message": told(error)}
-            return [pa.Table.from_pylist([row], schema=pa.schema([*BLOCK_FIELDS, *source.columns()]))]
-
-
 def stream(exam: Exam, sweep: Sweep, todo: BitMap64, hub: HubClient) -> Generator[dict[str, Any], None, None]:
     """Runs `todo` through the engines once and yields a tally (see `blocks.TALLY`) for each block that was written.
 
     Closing the iterator ends the execution. Rows that do not come back are simply still unanswered.
     """
-    spec = exam.spec
-    groups = _copies(exam, sweep, exam.source.groups(todo, sweep.block_rows, int(spec.stream.block_mb * _MB)))
+    stream_spec = exam.spec.stream
+    groups = _copies(exam, sweep, exam.source.groups(todo, sweep.block_rows, int(stream_spec.block_mb * _MB)))
     _configure(exam)
-    with warnings.catch_warnings():
-        # Until 2.64 this is the only way to bound the retries of a task (see `_TASK_RETRIES`).
-        warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated", ray.util.annotations.RayDeprecationWarning)
-        tallies = _pipeline(exam, sweep, groups, hub)
-    # Not `iter_batches`: its thread outlives it, and Ray ends a process that still asks while Ray itself is ending.
-    for bundle in tallies.iter_internal_ref_bundles():
-        for block in ray.get(bundle.block_refs):
-            yield from block.to_pylist()
+    with placed(exam.spec, sweep.engines) as placement:
+        with warnings.catch_warnings():
+            # Until 2.64 this is the only way to bound the retries of a task (see `_TASK_RETRIES`).
+            warnings.filterwarnings("ignore", "`ray_remote_args", ray.util.annotations.RayDeprecationWarning)
+            tallies = pipeline(exam, sweep, groups, hub, placement)
+        # Not `iter_batches`: its thread outlives it, and Ray ends a process that still asks while Ray itself is ending.
+        for bundle in tallies.iter_internal_ref_bundles():
+            for block in ray.get(bundle.block_refs):
+                yield from block.to_pylist()
 
 
-def _pipeline(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubClient) -> ray.data.Dataset:
-    """The stages; nothing runs before the data set is iterated."""
+def pipeline(
+    exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubClient, placement: Mapping[str, Any]
+) -> ray.data.Dataset:
+    """The stages; nothing runs before the data set is iterated.
+
+    None of them waits for all that comes before it, so memory depends on the blocks in flight alone.
+    """
     spec = exam.spec
-    task_options = {"num_cpus": _prepare_cpus(exam), "max_retries": _TASK_RETRIES}
     alone = hub if sweep.alone and not sweep.spread else None  # a trail is of one worker at a time
     row_seconds = spec.limits.row_seconds
+    setup = PrepareSetup(exam.task, spec.source.columns, row_seconds, alone, exam.images)
+    desk = Desk(exam.run.folder, sweep.checkpoint, sweep.number, exam.task, row_seconds, alone)
+    whole = {"batch_size": None, "batch_format": "pyarrow"}
     rows = ray.data.read_datasource(
-        RowsDatasource(exam.source, groups, alone), override_num_blocks=len(groups), ray_remote_args=task_options
+        RowsDatasource(exam.source, groups, alone), override_num_blocks=len(groups), **_tasks(exam, "read")
     )
-    return (
-        rows.map_batches(
-            prepare,
-            batch_size=None,
-            batch_format="pyarrow",
-            fn_kwargs={"setup": PrepareSetup(exam.task, spec.source.columns, row_seconds, alone, exam.images)},
-            **task_options,
-        )
-        .map_batches(
-            Infer,
-            batch_size=None,
-            batch_format="pyarrow",
-            fn_constructor_args=(exam.engine_setup(sweep.checkpoint), hub),
-            compute=_engines(exam, sweep, len(groups)),
-            num_cpus=spec.engine.cpus_per_replica,
-            num_gpus=spec.engine.gpus_per_replica or None,
-            max_task_retries=_TASK_RETRIES,
-        )
-        .map_batches(
-            finish,
-            batch_size=None,
-            batch_format="pyarrow",
-            fn_kwargs={"desk": Desk(exam.run.folder, sweep.checkpoint, sweep.number, exam.task, row_seconds, alone)},
-            **task_options,
-        )
+    prepared = rows.map_batches(prepare, **whole, fn_kwargs={"setup": setup}, **_tasks(exam, "prepare"))
+    answered = prepared.map_batches(
+        Infer,
+        **whole,
+        fn_constructor_args=(exam.engine_setup(sweep.checkpoint), hub),
+        compute=_engines(exam, sweep, len(groups)),
+        max_task_retries=_TASK_RETRIES,
+        **_ray_names(engine_resources(spec)),
+        **placement,
     )
+    return answered.map_batches(finish, **whole, fn_kwargs={"desk": desk}, **_tasks(exam, "finish"))
+
+
+def _tasks(exam: Exam, stage: str) -> dict[str, Any]:
+    """Options for the tasks of a stage. Ray admits as many at once as its `memory` has room for, and no more."""
+    remote: dict[str, Any] = {"num_cpus": _prepare_cpus(exam), "max_retries": _TASK_RETRIES}
+    capacity, memory, most = exam.spec.capacity, None, None
+    if capacity is not None and stage == "read":
+        memory, most = capacity.read_memory_mb, capacity.concurrent_reads
+    elif capacity is not None and stage == "prepare":
+        memory, most = capacity.prepare_memory_mb, capacity.prepare_workers
+    if memory is not None:
+        remote["memory"] = memory * _MB
+    compute = None if most is None else TaskPoolStrategy(size=most)
+    return {"compute": compute, **({"ray_remote_args": remote} if stage == "read" else remote)}
+
+
+def _ray_names(resources: Mapping[str, float]) -> dict[str, float]:
+    return {{"CPU": "num_cpus", "GPU": "num_gpus"}.get(name, name): amount for name, amount in resources.items()}
 
 
 def _copies(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup]) -> list[ReadGroup]:

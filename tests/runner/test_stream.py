@@ -1,0 +1,100 @@
+"""What Ray Data executes: its own plan, taken from the executor at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+from ray.data import DataContext
+from ray.data._internal.execution.execution_callback import ExecutionCallback
+from ray.data._internal.execution.operators.base_physical_operator import AllToAllOperator
+from ray.data._internal.execution.operators.map_operator import MapOperator
+from typing_extensions import override
+
+from proctor.api import run
+from proctor.rows import UserError
+from tests.faults.helpers import records_of
+from tests.runner.helpers import MakeSpec
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
+
+
+class Seen(ExecutionCallback):
+    operators: ClassVar[list[Any]] = []
+
+    @override
+    def before_execution_starts(self, executor: Any) -> None:
+        self.operators.extend(executor._topology)
+
+
+@pytest.fixture(autouse=True)
+def executed() -> Iterator[list[Any]]:
+    """The physical operators of what was executed during the test."""
+    classes = DataContext.get_current().custom_execution_callback_classes
+    classes.append(Seen)
+    Seen.operators.clear()
+    yield Seen.operators
+    classes.remove(Seen)
+
+
+def options(operators: list[Any]) -> dict[str, dict[str, Any]]:
+    return {op.name: op._ray_remote_args for op in operators if isinstance(op, MapOperator)}
+
+
+def test_nothing_waits_for_all_that_comes_before_it(make_spec: MakeSpec, executed: list[Any]) -> None:
+    outcome = run(make_spec(40))
+    assert outcome.exit_code == 0, outcome.reasons
+    assert not any(isinstance(op, AllToAllOperator) for op in executed)
+    assert list(options(executed)) == [
+        "ReadRows->MapBatches(prepare)",
+        "MapBatches(Infer)",
+        "MapBatches(finish)",
+    ]
+
+
+def test_the_capacity_of_a_spec_is_what_ray_is_asked_for(make_spec: MakeSpec, executed: list[Any]) -> None:
+    capacity = {
+        "read_memory_mb": 300,
+        "prepare_memory_mb": 200,
+        "concurrent_reads": 1,
+        "prepare_workers": 2,
+        "engine_memory_mb": 250,
+        "engines_per_node": 1,
+    }
+    outcome = run(make_spec(40, capacity=capacity))
+    assert outcome.exit_code == 0, outcome.reasons
+    assert [record["row_id"] for record in records_of(outcome.run)] == list(range(40))
+    asked = options(executed)
+    assert asked["ReadRows"]["memory"] == 300e6
+    assert asked["MapBatches(prepare)"]["memory"] == 200e6
+    assert asked["MapBatches(Infer)"]["memory"] == 250e6
+    most = {
+        op.name: op.get_max_concurrency_limit() for op in executed if op.name in ("ReadRows", "MapBatches(prepare)")
+    }
+    assert most == {"ReadRows": 1, "MapBatches(prepare)": 2}
+    (group,) = {str(asked["MapBatches(Infer)"]["scheduling_strategy"].placement_group.bundle_specs)}
+    assert "node:" in group
+
+
+def test_equal_capacities_let_ray_read_and_prepare_in_one_task(make_spec: MakeSpec, executed: list[Any]) -> None:
+    same = {"read_memory_mb": 300, "prepare_memory_mb": 300, "concurrent_reads": 2, "prepare_workers": 2}
+    assert run(make_spec(16, capacity=same)).exit_code == 0
+    assert next(iter(options(executed))) == "ReadRows->MapBatches(prepare)"
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"capacity": {"read_memory_mb": 9_000_000}}, ["capacity.read_memory_mb: 9,000,000 MB", "lower it"]),
+        ({"capacity": {"engine_memory_mb": 9_000_000}}, ["capacity.engine_memory_mb", "lets Ray have"]),
+        (
+            {"capacity": {"engines_per_node": 1}, "engine": {"replicas": 2}},
+            ["engine.replicas: 2 engines", "room for 1", "engines_per_node"],
+        ),
+    ],
+)
+def test_what_can_never_be_had_is_refused_at_once(make_spec: MakeSpec, parts: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        run(make_spec(8, **parts))
+    assert all(word in str(caught.value) for word in words), caught.value
