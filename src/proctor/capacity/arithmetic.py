@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from proctor.capacity.cluster import Node
@@ -182,9 +182,9 @@ def place(nodes: Sequence[Node], demand: Demand) -> list[Share]:
 
     When not all engines fit, those that fit are placed. Readers get a node of their own only where there is one.
     """
-    shares = _shares(nodes, demand, _deal(nodes, demand, beside_a_task=False))
+    shares = _shares(demand, _deal(nodes, demand, beside_a_task=False))
     if not any(share.reads for share in shares):
-        shares = _shares(nodes, demand, _deal(nodes, demand, beside_a_task=True))
+        shares = _shares(demand, _deal(nodes, demand, beside_a_task=True))
     return shares
 
 
@@ -208,20 +208,24 @@ def _deal(nodes: Sequence[Node], demand: Demand, *, beside_a_task: bool) -> list
     return dealt
 
 
-def _shares(nodes: Sequence[Node], demand: Demand, dealt: Sequence[tuple[Node, int, int]]) -> list[Share]:
-    most = demand.blocks if demand.reads is None else min(demand.reads, demand.blocks)
-    shares, left = [], most
-    total = sum(node.count for node in nodes)
+def _shares(demand: Demand, dealt: Sequence[tuple[Node, int, int]]) -> list[Share]:
+    """The shares, with no more tasks that read than there are blocks, or than the number that was given."""
+    left = demand.blocks if demand.reads is None else min(demand.reads, demand.blocks)
+    shares = []
     for node, count, engines in dealt:
-        # What was given as a number for the cluster is spread over its nodes, too.
-        fair = math.ceil(most / total) if demand.reads is not None else most
-        share = _share(node, count, engines, demand, most=min(fair, math.ceil(left / count)))
-        left = max(0, left - share.reads * count)
-        shares.append(share)
+        share = _share(node, count, engines, demand)
+        each, more = min(divmod(left, count), (share.reads, 0)) if count else (0, 0)
+        for part, reads in ((more, each + 1), (count - more, each)):
+            if part:
+                unused = (share.reads - reads) * demand.task_memory
+                need = share.store_need - (share.reads - reads) * BUFFERED_BLOCKS * demand.block_bytes
+                room = share.head_room + unused
+                shares.append(replace(share, count=part, reads=reads, store_need=need, head_room=room))
+        left -= each * count + more
     return shares
 
 
-def _share(node: Node, count: int, engines: int, demand: Demand, most: int) -> Share:
+def _share(node: Node, count: int, engines: int, demand: Demand) -> Share:
     workers = 1 if engines else 0
     free = node_free(
         node.ram,
@@ -237,7 +241,7 @@ def _share(node: Node, count: int, engines: int, demand: Demand, most: int) -> S
     queued = engines * demand.blocks_in_flight * demand.block_bytes
     buffered = BUFFERED_BLOCKS * demand.block_bytes
     by_store = max(1, math.floor((STORE_SHARE * node.object_store - queued) / max(1.0, buffered)))
-    reads = max(0, min(by_memory, by_cpu, by_store, most))
+    reads = max(0, min(by_memory, by_cpu, by_store))
     return Share(
         node=node,
         count=count,

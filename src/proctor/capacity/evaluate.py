@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proctor.capacity.arithmetic import (
+    RAM_SHARE,
     Demand,
     Share,
     cpu_check,
@@ -212,24 +213,35 @@ def _memory_checks(demand: Demand, shares: Sequence[Share]) -> list[Check]:
     checks = []
     readers = any(share.reads for share in shares)
     for share in shares:
-        node = share.node
-        fixed = node.ram * 0.9 - share.free
-        tasks = max(1 if not readers else 0, share.reads)
-        need = fixed + tasks * demand.task_memory
-        formula = (
-            f"0.9 x {node.ram / 1e9:.4g} GB - store {node.object_store / 1e9:.3g} - {share.engines} x engine "
-            f"{demand.engine_memory / 1e9:.3g} - writer {demand.worker_memory / 1e9:.2g} - used {node.used / 1e9:.3g} "
-            f"- Ray {node.services / 1e9:.3g} = {share.free / 1e9:.3g} GB free; / task {demand.task_memory / 1e9:.3g} GB = "
-            f"{share.by_memory} by memory, {share.by_cpu} by CPU, {share.by_store} by the store"
-        )
+        limit = RAM_SHARE * share.node.ram
+        tasks = share.reads if readers else 1
+        need = limit - share.free + tasks * demand.task_memory
         fails = share.free < 0 or (not readers and share.by_memory < 1)
         level: Level = "fails" if fails else "ok"
-        advice = "smaller blocks, a smaller object store or fewer engines"
-        checks.append(Check("memory", node.name, level, need, 0.9 * node.ram, "B", formula, advice if fails else ""))
+        advice = "smaller blocks, a smaller object store or fewer engines" if fails else ""
+        formula = _memory_formula(share, demand)
+        checks.append(Check("memory", share.node.name, level, need, limit, "B", formula, advice))
     if not readers and all(check.level == "ok" for check in checks):
         formula = "no task that reads finds a CPU beside the engines"
         checks.append(Check("cpu", "cluster", "fails", demand.task_cpus, 0.0, "CPUs", formula, "fewer engines"))
     return checks
+
+
+def _memory_formula(share: Share, demand: Demand) -> str:
+    node = share.node
+    taken = {
+        "store": node.object_store,
+        f"{share.engines} x engine": demand.engine_memory,
+        "writer": demand.worker_memory if share.engines else 0,
+        "others": node.used,
+        "Ray": node.services,
+    }
+    parts = " - ".join(f"{name} {memory / 1e9:.3g}" for name, memory in taken.items())
+    return (
+        f"{RAM_SHARE:g} x {node.ram / 1e9:.4g} GB - {parts} = {share.free / 1e9:.3g} GB free; "
+        f"/ task {demand.task_memory / 1e9:.3g} GB = {share.by_memory} by memory, {share.by_cpu} by CPU, "
+        f"{share.by_store} by the store"
+    )
 
 
 def _store_checks(shares: Sequence[Share]) -> list[Check]:

@@ -104,8 +104,10 @@ class Sample(msgspec.Struct, frozen=True):
         return read, max(prepared, default=0.0)
 
     def per_row(self, name: str) -> float:
-        """Seconds a row of ``read_seconds``, ``read_cpu``, ``prepare_cpu`` or ``write_cpu``: median of the blocks, since
-        whatever else the machine does in between lengthens some of them."""
+        """Seconds a row of ``read_seconds``, ``read_cpu``, ``prepare_cpu`` or ``write_cpu``.
+
+        The median of the blocks: whatever else the machine does meanwhile lengthens some of them.
+        """
         rows = "rows" if name.startswith("read") else "prepared_rows"
         counted = [block for block in self.blocks if getattr(block, rows)]
         return median(getattr(block, name) / getattr(block, rows) for block in counted) if counted else 0.0
