@@ -7,7 +7,10 @@ import pickle
 import random
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,6 +165,20 @@ def test_a_body_goes_on_where_it_stopped(files: Remote, proxy: FaultProxy, kind:
     assert error.message.endswith("(4 tries); try again later")
 
 
+@pytest.mark.parametrize("fault", [Fault("file", "drip", at=10, seconds=0.05), Fault("file", "status", status=503)])
+def test_what_nobody_waits_for_any_more_ends_soon(files: Remote, proxy: FaultProxy, fault: Fault) -> None:
+    patient = Remote(files.url, replace(files.options, attempts=1000, retry_seconds=600.0, read_seconds=60.0))
+    proxy.faults = [fault]
+    given_up = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(patient.read_into, "file", 0, memoryview(bytearray(SIZE)), None, given_up)
+        time.sleep(0.5)
+        assert not reading.done()
+        given_up.set()
+        with pytest.raises(RemoteError, match="/file: "):
+            reading.result(5)
+
+
 def test_a_range_beyond_the_end_is_noticed(files: Remote) -> None:
     assert failure(files, size=SIZE + 5).reason == "failed"
 
@@ -169,6 +186,44 @@ def test_a_range_beyond_the_end_is_noticed(files: Remote) -> None:
 def test_a_file_that_is_replaced_meanwhile_is_not_mixed(files: Remote) -> None:
     with pytest.raises(RemoteError, match="was replaced while it was read"):
         files.read("file", 0, 10, '"another"')
+
+
+class WithoutTags(http.server.BaseHTTPRequestHandler):
+    """A web server that knows ranges and when its file was changed, but neither tags nor conditions."""
+
+    data, changed = DATA[:100], "Mon, 30 Nov 2026 09:00:00 GMT"
+
+    def do_HEAD(self) -> None:
+        self._head(200, len(self.data))
+
+    def do_GET(self) -> None:
+        start, last = map(int, (self.headers["Range"] or "").removeprefix("bytes=").split("-"))
+        self._head(206, last + 1 - start, f"bytes {start}-{last}/{len(self.data)}")
+        self.wfile.write(self.data[start : last + 1])
+
+    def _head(self, status: int, length: int, content_range: str | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(length))
+        self.send_header("Last-Modified", type(self).changed)
+        if content_range is not None:
+            self.send_header("Content-Range", content_range)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+def test_a_server_without_tags_tells_by_the_time_of_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), WithoutTags) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        files = Remote(f"http://127.0.0.1:{server.server_address[1]}", StorageOptions(**LIMITS))
+        seen = files.stat("file")
+        assert files.read("file", 3, 50, seen.tag) == DATA[3:50]
+        monkeypatch.setattr(WithoutTags, "changed", "Mon, 30 Nov 2026 09:00:01 GMT")
+        with pytest.raises(RemoteError, match="was replaced while it was read"):
+            files.read("file", 3, 50, seen.tag)
+        assert files.stat("file") != seen
+        server.shutdown()
 
 
 def test_no_server(proxy: FaultProxy) -> None:

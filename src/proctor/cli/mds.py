@@ -50,3 +50,27 @@ def verify(path: DataSet, json: Json = False) -> None:
     else:
         stdout.print(counted(count, "finding") if count else "every shard is sound")
     raise typer.Exit(2 if count else 0)
+
+
+@app.command("row")
+def row(
+    path: DataSet,
+    row_id: Annotated[int, typer.Argument(metavar="ROW_ID", min=0, help="Position of the row, counted from 0.")],
+    json: Json = False,
+) -> None:
+    """Print one row; of images and arrays, what they are. Reads no more than that row of an uncompressed shard.
+
+    Exit code 2 when the row cannot be read.
+    """
+    from proctor.sources.mds.show import in_words, show_row
+
+    found = show_row(path, row_id)
+    if json:
+        json_line("row", **asdict(found))
+    elif found.error_kind is not None:
+        stdout.say(f"{found.error_kind}: {found.error_message}")
+    else:
+        stdout.print(
+            table(["column", "type", "value"], [(cell.column, cell.type, in_words(cell.value)) for cell in found.cells])
+        )
+    raise typer.Exit(2 if found.error_kind else 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +20,8 @@ from proctor.storage.remote import Remote, Stat
 from tests.faults.proxy import Fault, FaultProxy
 from tests.sources.mds.support import edit_file, edit_index, errors, messages, read_rows, write
 
-hadro = pytest.importorskip("hadro")
-
 COLUMNS = {"id": "int", "data": "bytes"}
 SECOND = "shard.00001.mds"
-
-
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """Directory of a bucket, and the address of the S3 server that serves it."""
-    root = tmp_path_factory.mktemp("s3") / "bucket"
-    root.mkdir()
-    with hadro.Server(data=str(root.parent)) as server:
-        yield root, server.endpoint.removeprefix("http://")
-
-
-@pytest.fixture
-def proxy(bucket: tuple[Path, str]) -> Iterator[FaultProxy]:
-    with FaultProxy(bucket[1]) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def storage(proxy: FaultProxy) -> StorageOptions:
-    return StorageOptions(endpoint=proxy.endpoint, anonymous=True, attempts=3, read_seconds=0.5)
 
 
 @pytest.fixture
