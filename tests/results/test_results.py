@@ -171,6 +171,23 @@ def test_the_ledger_counts_kinds_missing_and_unexpected(results: Folder) -> None
     assert ledger.error_rate == 0.5
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"answer": None}, {"answer": "yes", "error_kind": "infer.empty"}],
+    ids=["neither answer nor error", "both"],
+)
+def test_a_record_that_says_nothing_is_no_answer_and_its_part_is_named(results: Folder, fields: dict[str, Any]) -> None:
+    (good,) = write_records(results, table(record(0), record(1, error_kind="infer.empty")))
+    (bad,) = write_records(results, table(record(2), {**record(3), **fields}))
+    ledger = reconcile(results, "ck", BitMap64(range(4)))
+    assert (ledger.answered, ledger.errors, ledger.unsound) == (2, {"infer.empty": 1}, 1)
+    assert ledger.unsound_parts == [bad]
+    assert (ledger.missing, ledger.complete) == (0, False)
+    settled = settle(results, "ck")
+    assert (settled.set_aside, settled.done) == ([bad], BitMap64([0, 1]))
+    assert parts_of(results) == [good]
+
+
 def test_unparsed_and_truncated_answers_are_counted(results: Folder) -> None:
     write_records(
         results,

@@ -48,7 +48,13 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
 
 
 def _show_doubts(ledger: Ledger) -> None:
-    """Answers that are there, and yet say less than they seem to."""
+    """Records that are there, and yet say less than they seem to."""
+    if ledger.unsound:
+        stdout.say(
+            f"{ledger.checkpoint}: {ledger.unsound:,} records have neither an answer nor an error, or both, so "
+            f"somebody has changed them: {', '.join(ledger.unsound_parts)}",
+            style="red",
+        )
     if ledger.unparsed:
         stdout.say(
             f"{ledger.checkpoint}: {ledger.unparsed:,} of {ledger.answered:,} answers could not be parsed and are not "

@@ -97,15 +97,22 @@ def read_ids(source: Any) -> np.ndarray:
 
 
 def keys_of(checkpoint: str) -> Callable[[Any], np.ndarray]:
-    """A reader as `read_ids` that takes a part with records of anything but `checkpoint` for damaged."""
+    """A reader as `read_ids` that takes a part for damaged if a record in it is of another checkpoint, or `unsound`."""
 
     def read(source: Any) -> np.ndarray:
-        keys = pq.read_table(source, columns=["row_id", "checkpoint"])
+        keys = pq.read_table(source, columns=["row_id", "checkpoint", "answer", "error_kind"])
         if keys["row_id"].type != pa.int64() or pc.unique(keys["checkpoint"]).to_pylist() not in ([checkpoint], []):
             raise pa.ArrowInvalid(f"no records of {checkpoint}")
+        if pc.any(unsound(keys)).as_py():
+            raise pa.ArrowInvalid("a record with neither an answer nor an error, or with both")
         return keys["row_id"].to_numpy()
 
     return read
+
+
+def unsound(records: pa.Table) -> pa.ChunkedArray:
+    """Which records have neither an answer nor an error, or both: Proctor writes none, so somebody else has."""
+    return pc.equal(pc.is_null(records["answer"]), pc.is_null(records["error_kind"]))
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

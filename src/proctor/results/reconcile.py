@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from proctor.results.parts import is_tombstone, parts_of, read_each
+from proctor.results.parts import is_tombstone, parts_of, read_each, unsound
 from proctor.storage.folder import Place, open_folder
 
 _LISTED = 20
@@ -28,11 +28,13 @@ class Ledger:
         missing: rows without any record.
         duplicate: records beyond the first of their key.
         unexpected: rows with a record that the source does not have.
+        unsound: records with neither an answer nor an error, or with both; they count as neither.
         repaired: duplicates that were taken out on the way.
         unparsed: answered rows whose answer could not be parsed; they are never scored.
         truncated: answered rows whose answer was cut off at `sampling.max_tokens`.
         notices: what readers noticed beyond the rows themselves; each is an error of the run.
         missing_ids, unexpected_ids, duplicate_ids: the first few ids of each.
+        unsound_parts: the first few parts with `unsound` records.
     """
 
     checkpoint: str
@@ -43,6 +45,7 @@ class Ledger:
     missing: int = 0
     duplicate: int = 0
     unexpected: int = 0
+    unsound: int = 0
     repaired: int = 0
     unparsed: int = 0
     truncated: int = 0
@@ -50,11 +53,12 @@ class Ledger:
     missing_ids: list[int] = field(default_factory=list)
     unexpected_ids: list[int] = field(default_factory=list)
     duplicate_ids: list[int] = field(default_factory=list)
+    unsound_parts: list[str] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
         """Whether every row has its answer or its final error, once, and nothing else turned up."""
-        odd = self.missing or self.duplicate or self.unexpected or self.notices
+        odd = self.missing or self.duplicate or self.unexpected or self.unsound or self.notices
         return not odd and not self.unanswered and self.expected == self.answered + sum(self.errors.values())
 
     @property
@@ -100,7 +104,11 @@ def reconcile(results: Place, checkpoint: str, expected: BitMap64, repaired: int
         ledger.duplicate += table.num_rows - len(ids - seen)
         twice |= ids & seen
         seen |= ids
-        _count(table["error_kind"], ledger, tombstone=is_tombstone(part))
+        odd = unsound(table)
+        _count(table.filter(pc.invert(odd))["error_kind"], ledger, tombstone=is_tombstone(part))
+        found = pc.sum(odd, min_count=0).as_py()
+        ledger.unsound += found
+        ledger.unsound_parts += [part] if found and len(ledger.unsound_parts) < _LISTED else []
         ledger.unparsed += table.num_rows - table["parse_error"].null_count
         ledger.truncated += pc.sum(pc.equal(table["finish_reason"], "length"), min_count=0).as_py()
         notices |= {text for text in pc.unique(table["notice"]).to_pylist() if text}
@@ -112,7 +120,7 @@ def reconcile(results: Place, checkpoint: str, expected: BitMap64, repaired: int
 
 
 def _read_counted(source: Any) -> pa.Table:
-    return pq.read_table(source, columns=["row_id", "error_kind", "notice", "parse_error", "finish_reason"])
+    return pq.read_table(source, columns=["row_id", "answer", "error_kind", "notice", "parse_error", "finish_reason"])
 
 
 def _count(kinds: pa.ChunkedArray, ledger: Ledger, *, tombstone: bool) -> None:

@@ -24,7 +24,7 @@ class Settled:
     Attributes:
         done: ids with a final record.
         duplicates: how many records of a key that was there already were taken out.
-        set_aside: names of parts that could not be read; their rows run again.
+        set_aside: names of parts that are damaged; their rows run again.
     """
 
     done: BitMap64 = field(default_factory=BitMap64)
@@ -35,7 +35,7 @@ class Settled:
 def settle(results: Place, checkpoint: str) -> Settled:
     """Mends the parts of `checkpoint` and says which rows are done. Only to be called while no worker writes.
 
-    A record that comes later in name order gives way; unreadable parts move to ``aside/`` beside the results.
+    A record that comes later in name order gives way; damaged parts move to ``aside/`` beside the results.
 
     Raises:
         OSError: storage failed.
@@ -58,7 +58,7 @@ def settle(results: Place, checkpoint: str) -> Settled:
 
 
 def done_ids(results: Place, checkpoint: str) -> BitMap64:
-    """Ids of `checkpoint` that have a final record now. Changes nothing; unreadable parts count for nothing."""
+    """Ids of `checkpoint` that have a final record now. Changes nothing; damaged parts count for nothing."""
     folder, done = open_folder(results), BitMap64()
     for _, found in read_each(folder, parts_of(folder, checkpoint, tombstones=False), keys_of(checkpoint)):
         if not isinstance(found, Exception):

@@ -134,6 +134,6 @@ def _cut_short(sweep: Sweep, tracker: Tracker, hub: HubClient, reason: str, swep
 def _done(exam: Exam, checkpoint: str, tracker: Tracker, tell: Callable[[Event], None]) -> BitMap64:
     settled = settle(exam.run.results, checkpoint)
     for part in settled.set_aside:
-        tell(Event("part.set_aside", action="its rows run again", message=f"{part} cannot be read, it is in aside/"))
+        tell(Event("part.set_aside", action="its rows run again", message=f"{part} is damaged, it is in aside/"))
     tracker.settled(checkpoint, settled)
     return settled.done

@@ -93,6 +93,11 @@ class _Closing:
             return False
         settled = settle(self._run.results, checkpoint)
         self._tracker.settled(checkpoint, settled)
+        for part in settled.set_aside:
+            text = f"{part} is damaged, it is in aside/"
+            self._tracker.reasons.setdefault(checkpoint, text)
+            with contextlib.suppress(OSError):
+                self._run.append_event(Event("part.set_aside", action="its rows are unanswered", message=text))
         missing = self._exam.expected - settled.done
         schema, sweep = self._exam.record_schema, self._tracker.sweeps[checkpoint]
         return not missing or self._attempt(

@@ -54,6 +54,7 @@ def _incomplete(ledgers: list[Ledger], _limit: float) -> str:
         "rows have no final record": sum(x.missing + sum(x.unanswered.values()) for x in ledgers),
         "records are there more than once": sum(x.duplicate for x in ledgers),
         "records are of rows that the source does not have": sum(x.unexpected for x in ledgers),
+        "records have neither an answer nor an error, or both": sum(x.unsound for x in ledgers),
         "notices of the reader say that the source is not sound": sum(len(x.notices) for x in ledgers),
     }
     found = "; ".join(f"{whole(count)} {what}" for what, count in parts.items() if count)
