@@ -81,7 +81,7 @@ def _cures(check: Check, spec: RunSpec, found: Evaluation, facts: Facts) -> Iter
     cures: dict[str, tuple[_Cures, ...]] = {
         "cpu": (_fewer_engines,),
         "gpu": (_fewer_engines,),
-        "engines": (_smaller_store, _fewer_engines),
+        "engines": (_smaller_store, _fewer_engines, _smaller_blocks, _fewer_in_flight),
         "memory": (_smaller_store, _smaller_blocks, _fewer_in_flight, _one_engine_less),
         "object store": (_smaller_blocks, _fewer_in_flight),
         "gpu memory": (_shorter_rows, _more_ranks),
@@ -144,7 +144,9 @@ def _more_ranks(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Chan
     most = max((share.node.gpus for share in found.shares), default=0)
     if not isinstance(engine, VllmEngineSpec) or not found.gpu:
         return
-    ranks = found.gpu[0].ranks * 2
+    ranks = found.gpu[0].ranks
+    if engine.gpus_per_replica >= ranks:
+        ranks *= 2
     while ranks <= min(most, _MOST_RANKS):
         yield Change("engine.options.tensor_parallel_size", engine.options.get("tensor_parallel_size"), ranks)
         yield Change("engine.gpus_per_replica", engine.gpus_per_replica, float(ranks))

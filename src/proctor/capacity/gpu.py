@@ -85,7 +85,9 @@ def fit_gpu(spec: RunSpec, model: Model, need: RowNeed, gpu_memory: int | None, 
     )
     at_full = max(0, math.floor(room / max(1.0, max_len * token_bytes)))
     at_row = None if row_len is None else max(0, math.floor(room / max(1.0, row_len * token_bytes)))
-    check = _verdict(at_full, at_row, batch, fixed, max_len, token_bytes, share * gpu_memory)
+    check = _too_few_gpus(engine, ranks) or _verdict(
+        at_full, at_row, batch, fixed, max_len, token_bytes, share * gpu_memory
+    )
     return GpuFit(check, tuple(figures), at_full, at_row, ranks, max_len, _enough(row_len))
 
 
@@ -109,6 +111,15 @@ def _verdict(
     return Check(
         "gpu memory", "GPU", "fails", fixed + max_len * token_bytes, limit, "B", formula, "more GPUs a replica"
     )
+
+
+def _too_few_gpus(engine: LocalEngineBase, ranks: int) -> Check | None:
+    """Ray hides the GPUs of a node that an engine did not ask for."""
+    have = engine.gpus_per_replica
+    if ranks <= max(1.0, have):
+        return None
+    formula = f"engine.options.tensor_parallel_size {ranks} > engine.gpus_per_replica {have:g}"
+    return Check("gpu memory", "GPU", "fails", ranks, have, "GPUs", formula, "set both to the same")
 
 
 def _ranks(engine: LocalEngineBase) -> int:

@@ -94,14 +94,11 @@ class Sample(msgspec.Struct, frozen=True):
         return [row for block in self.blocks for row in block.image_rows]
 
     def block_peak(self, source_bytes: float) -> tuple[float, float]:
-        """The most memory that reading, and then preparing, a block of so many bytes takes (scaled up, never down)."""
-        read = max((b.read_peak * max(1.0, source_bytes / max(1, b.source_bytes)) for b in self.blocks), default=0.0)
-        prepared = (
-            b.prepare_peak * max(1.0, source_bytes / max(1, b.prepare_source_bytes))
-            for b in self.blocks
-            if b.prepared_rows
+        """The most memory that reading, and then preparing, a block of so many bytes takes: in proportion to them."""
+        return (
+            max((b.read_peak / max(1, b.source_bytes) for b in self.blocks), default=0.0) * source_bytes,
+            max((b.prepare_peak / max(1, b.prepare_source_bytes) for b in self.blocks), default=0.0) * source_bytes,
         )
-        return read, max(prepared, default=0.0)
 
     def per_row(self, name: str) -> float:
         """Seconds a row of ``read_seconds``, ``read_cpu``, ``prepare_cpu`` or ``write_cpu``.

@@ -1,0 +1,119 @@
+"""What models take, from their configurations; the expected numbers are worked out by hand or by the model itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proctor.capacity.model import read_model
+from proctor.capacity.rowcost import ImageSize
+from proctor.demo.weights import model_dirs
+from proctor.rows import UserError
+from tests.capacity.models import PARAMETERS_8B, QWEN3_VL_8B, model_directory
+
+ONE = {"w": ("BF16", [PARAMETERS_8B])}
+SMALL = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100}
+
+
+def test_qwen3_vl_8b(tmp_path: Path) -> None:
+    model = read_model(str(model_directory(tmp_path / "m", QWEN3_VL_8B, ONE)))
+    assert model.weight_bytes == 2 * PARAMETERS_8B == 17_534_247_392
+    # 36 layers x 2 x 8 heads x 128 x 2 bytes
+    assert model.kv_token_bytes == 147_456
+    assert model.longest == 262_144
+    assert model.dtype == "bfloat16"
+
+
+def test_the_type_that_is_asked_for_decides(tmp_path: Path) -> None:
+    directory = str(model_directory(tmp_path / "m", QWEN3_VL_8B, ONE))
+    assert read_model(directory, "float32").weight_bytes == 4 * PARAMETERS_8B
+    assert read_model(directory, "float32").kv_token_bytes == 2 * 147_456
+
+
+def test_auto_in_vllm_halves_what_is_stored_in_float32(tmp_path: Path) -> None:
+    directory = str(model_directory(tmp_path / "m", SMALL, {"w": ("F32", [1000])}))
+    assert read_model(directory).weight_bytes == 4000
+    assert read_model(directory, vllm=True).weight_bytes == 2000
+
+
+def test_quantised_weights_stay_as_they_are(tmp_path: Path) -> None:
+    tensors = {"q": ("F8_E4M3", [10, 100]), "scale": ("F32", [10]), "packed": ("I8", [50]), "norm": ("BF16", [10])}
+    config = {**SMALL, "torch_dtype": "bfloat16"}
+    model = read_model(str(model_directory(tmp_path / "m", config, tensors)))
+    assert model.weight_bytes == 1000 + 2 * 10 + 50 + 2 * 10
+
+
+def test_heads_without_a_number_of_their_own(tmp_path: Path) -> None:
+    model = read_model(str(model_directory(tmp_path / "m", SMALL, {})))
+    assert model.kv_token_bytes == 2 * 2 * 64 * 4  # no grouping: all of the hidden size, twice, in float32
+    assert model.kv_heads == 4
+
+
+def test_latent_attention_keeps_one_vector(tmp_path: Path) -> None:
+    config = {**SMALL, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "dtype": "bfloat16"}
+    model = read_model(str(model_directory(tmp_path / "m", config, {})))
+    assert model.kv_token_bytes == 2 * (512 + 64) * 2
+    assert model.kv_split(8) == 1.0  # and tensor parallelism does not split it
+
+
+def test_layers_of_linear_attention_keep_no_tokens(tmp_path: Path) -> None:
+    config = {**SMALL, "num_hidden_layers": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"]}
+    assert read_model(str(model_directory(tmp_path / "m", config, {}))).kv_layers == 1
+
+
+def test_heads_are_split_over_ranks_until_they_run_out(tmp_path: Path) -> None:
+    model = read_model(str(model_directory(tmp_path / "m", QWEN3_VL_8B, ONE)))
+    assert [model.kv_split(ranks) for ranks in (1, 2, 8, 16)] == [1.0, 0.5, 0.125, 0.125]
+
+
+def test_tokens_of_images_are_those_of_the_processor(tmp_path: Path) -> None:
+    model = read_model(str(model_directory(tmp_path / "m", QWEN3_VL_8B, ONE)))
+    full_hd, small = ImageSize(1080, 1920), ImageSize(360, 640)
+    assert model.image_tokens([[full_hd]]) == (2040, 8160, 50_135_040)
+    assert model.image_tokens([[small], [full_hd, small]]) == (2260, 9040, 55_541_760)
+    assert model.image_tokens([[ImageSize(1, 5000)]]) == (0, 0, 0)  # refused by the model: takes nothing
+
+
+def test_pixel_limits_of_the_processor_and_of_the_spec(tmp_path: Path) -> None:
+    said = {"patch_size": 16, "merge_size": 2, "size": {"shortest_edge": 1024, "longest_edge": 65536}}
+    directory = str(model_directory(tmp_path / "m", QWEN3_VL_8B, ONE, preprocessor_config=said))
+    tokens = read_model(directory).image_tokens([[ImageSize(1080, 1920)]])
+    assert tokens is not None
+    assert tokens[0] <= 64
+    options = {"mm_processor_kwargs": {"max_pixels": 4 * 65536}}
+    assert read_model(directory, options=options).image_tokens([[ImageSize(1080, 1920)]]) > tokens
+
+
+def test_tokens_of_another_family_are_not_known(tmp_path: Path) -> None:
+    model = read_model(str(model_directory(tmp_path / "m", SMALL, {})))
+    assert model.image_tokens([[ImageSize(10, 10)]]) is None
+
+
+def test_the_model_that_ships_with_the_package(tmp_path: Path) -> None:
+    directory = next(iter(model_dirs(tmp_path).values()))
+    model = read_model(str(directory))
+    stored = (directory / "model.safetensors").stat().st_size
+    assert model.weight_bytes == pytest.approx(stored, rel=0.02)  # all bfloat16; the rest is the header
+    assert model.kv_token_bytes == 3 * 2 * 2 * 32 * 2
+    assert model.pixels is not None
+    assert model.pixels.max_pixels == 65536
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "config.json has no num_attention_heads")],
+)
+def test_a_configuration_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+    directory = model_directory(tmp_path / "m", SMALL, {})
+    (directory / "config.json").write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_model(str(directory))
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 20, b"\x05\0\0\0\0\0\0\0[1,2]", b"\x08\0\0\0\0\0\0\0" + b'{"a":{}}'])
+def test_a_weight_file_that_is_none(tmp_path: Path, damage: bytes) -> None:
+    directory = model_directory(tmp_path / "m", SMALL, {})
+    (directory / "model.safetensors").write_bytes(damage)
+    with pytest.raises(UserError, match="not a safetensors file"):
+        read_model(str(directory))
