@@ -19,8 +19,11 @@ from proctor.spec import (
     DrivingTaskSpec,
     ExactTaskSpec,
     FaultSpec,
+    HuggingFaceSourceSpec,
+    ImageFolderSourceSpec,
     ImagesSpec,
     JsonlSourceSpec,
+    LanceSourceSpec,
     LimitsSpec,
     MdsSourceSpec,
     OpenAIEngineSpec,
@@ -35,6 +38,7 @@ from proctor.spec import (
     StreamSpec,
     TransformersEngineSpec,
     VllmEngineSpec,
+    WebDatasetSourceSpec,
 )
 
 PAGE = Path(__file__).parent.parent / "docs" / "spec.md"
@@ -43,6 +47,10 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("source: kind: mds", MdsSourceSpec),
     ("source: kind: parquet", ParquetSourceSpec),
     ("source: kind: jsonl", JsonlSourceSpec),
+    ("source: kind: webdataset", WebDatasetSourceSpec),
+    ("source: kind: imagefolder", ImageFolderSourceSpec),
+    ("source: kind: huggingface", HuggingFaceSourceSpec),
+    ("source: kind: lance", LanceSourceSpec),
     ("source.columns", ColumnsSpec),
     ("engine: kind: transformers", TransformersEngineSpec),
     ("engine: kind: vllm", VllmEngineSpec),

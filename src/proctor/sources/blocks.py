@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from proctor.rows import ErrorKind, Failure
+from proctor.rows import Failure
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS
 from proctor.sources.cells import CellError, holds_bytes, image_bytes, image_type
 from proctor.sources.files import DataFolder
 
+T = TypeVar("T")
 Faults = dict[int, Failure]
 """What is wrong with rows of a table, by their position in it."""
 
@@ -136,18 +137,32 @@ class BlockShape:
         return pa.table(columns, schema=self.columns)
 
 
+def batches(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Items in lists of about `BLOCK_BYTES`."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total >= BLOCK_BYTES:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
+
+
 def block_of(ids: Sequence[int], columns: pa.Table, faults: Faults, notice: str | None = None) -> pa.Table:
     """One block; rows with a fault get nulls in every column."""
     kinds = [faults[at].kind.value if at in faults else None for at in range(len(ids))]
     messages = [faults[at].message if at in faults else None for at in range(len(ids))]
     head = [pa.array(ids, pa.int64()), pa.array(kinds, pa.string()), pa.array(messages, pa.string())]
     head.append(pa.array([notice] * len(ids), pa.string()))
-    sound = [_hidden(column, sorted(faults)) for column in columns.columns]
+    sound = [hidden(column, sorted(faults)) for column in columns.columns]
     return pa.table([*head, *sound], schema=pa.schema([*BLOCK_FIELDS, *columns.schema]))
 
 
-def _hidden(column: pa.ChunkedArray, rows: Sequence[int]) -> pa.ChunkedArray:
-    """The column with nulls at `rows`. Pieced together, since `take` and `if_else` do not know every type."""
+def hidden(column: pa.ChunkedArray, rows: Sequence[int]) -> pa.ChunkedArray:
+    """A column with nulls at `rows`. Pieced together, since `take` and `if_else` do not know every type."""
     if not rows:
         return column
     pieces, done = [], 0
@@ -156,28 +171,6 @@ def _hidden(column: pa.ChunkedArray, rows: Sequence[int]) -> pa.ChunkedArray:
         pieces.append(pa.nulls(1, column.type))
         done = row + 1
     return pa.chunked_array([*pieces, *column.slice(done).chunks], column.type)
-
-
-def unsound_rows(table: pa.Table, place: Callable[[int], str]) -> Faults:
-    """Rows with values that cannot be, such as text that is not UTF-8: found nowhere else, and a crash if used."""
-    faults: Faults = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if _is_sound(column):
-            continue
-        for at in range(len(column)):
-            if at not in faults and not _is_sound(column.slice(at, 1)):
-                faults[at] = Failure(
-                    ErrorKind.READ_CORRUPT, f"{place(at)}: column {name!r} cannot be read as {column.type}"
-                )
-    return faults
-
-
-def _is_sound(column: pa.ChunkedArray) -> bool:
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _halved(block: pa.Table) -> Iterator[pa.Table]:

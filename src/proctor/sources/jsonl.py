@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup
-from proctor.sources.blocks import BlockShape, Faults, RawRows
+from proctor.sources.blocks import BlockShape, Faults, RawRows, batches
 from proctor.sources.files import CHANGED, ids_between, list_files, open_failure
 from proctor.sources.jsonrows import RowError, decode_row, discover, schema_of, table_of
 from proctor.sources.lines import Line, LineIndex, index_lines, read_lines
@@ -88,7 +88,7 @@ class JsonlSource:
         index, first = self._files[group.shard], self._first_rows[group.shard]
         ids = list(group.row_ids)
         try:
-            for lines in _batched(read_lines(index, [row - first for row in ids])):
+            for lines in batches(read_lines(index, [row - first for row in ids]), lambda line: len(line.data)):
                 yield from self._blocks(index, first, lines)
                 ids = ids[len(lines) :]
             failure = Failure(ErrorKind.READ_CORRUPT, index.damage or f"{index.file.name}: {CHANGED}")
@@ -120,20 +120,6 @@ class JsonlSource:
         sizes = np.diff(index.marks[:, 2], append=index.size_bytes)
         starts = (index.marks[:, 0] + first).tolist()
         return [Extent(*facts) for facts in zip(starts, rows.tolist(), sizes.tolist(), strict=True)]
-
-
-def _batched(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Lines in lists of about `BLOCK_BYTES`."""
-    batch: list[Line] = []
-    size = 0
-    for line in lines:
-        batch.append(line)
-        size += len(line.data)
-        if size >= BLOCK_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _first_lines(files: Iterable[LineIndex]) -> Iterator[bytes]:

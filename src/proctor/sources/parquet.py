@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,10 +21,11 @@ from pyroaring import BitMap64
 
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
-from proctor.sources.blocks import BlockShape, Faults, RawRows, unsound_rows
+from proctor.sources.blocks import BlockShape
 from proctor.sources.files import CHANGED, DataFile, LocalFolder, Version, ids_between, list_files, open_failure
 from proctor.sources.planning import Extent, plan_groups
 from proctor.sources.rowgroups import read_rows
+from proctor.sources.segments import Segment, blocks_of, check_same_columns, lost, nullable, types_of
 
 if TYPE_CHECKING:
     from proctor.storage.connect import StorageOptions
@@ -67,7 +68,7 @@ class ParquetSource:
             metadata, identity, version = _read_footer(file)
             found = _plain(metadata.schema.to_arrow_schema(), file)
             schema = schema or found
-            _check_same_columns(self._files[0].file if self._files else file, schema, file, found)
+            check_same_columns(self._files[0].file if self._files else file, schema, file, found)
             digest.update(identity)
             self._add(file, version, metadata)
         assert schema is not None
@@ -103,24 +104,22 @@ class ParquetSource:
         """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES`."""
         file = self._files[group.shard]
         first = file.row_groups[0].first_row
-        for ids, table, faults in _gathered(self._segments(file, list(group.row_ids))):
 
-            def place(at: int, ids: Sequence[int] = ids) -> str:
-                return f"{file.file.name}, row {ids[at] - first}"
+        def place(row_id: int) -> str:
+            return f"{file.file.name}, row {row_id - first}"
 
-            named = {at: Failure(what.kind, f"{place(at)}: {what.message}") for at, what in faults.items()}
-            damaged = unsound_rows(table, place)
-            yield from self._shape.blocks(RawRows(ids, table, {**damaged, **named}, place, file.file.folder))
+        segments = self._segments(file, list(group.row_ids))
+        yield from blocks_of(self._shape, segments, place, file.file.folder)
 
-    def _segments(self, file: ParquetFile, wanted: list[int]) -> Iterator[_Segment]:
+    def _segments(self, file: ParquetFile, wanted: list[int]) -> Iterator[Segment]:
         """The wanted rows of a file, in order, as pieces that were read or that share a fault."""
         try:
             handle = _open(file)
         except OSError as error:
-            yield self._lost(wanted, open_failure(error))
+            yield lost(self._shape.file_schema, wanted, open_failure(error))
             return
         except (pa.ArrowException, ValueError) as error:
-            yield self._lost(wanted, Failure(ErrorKind.READ_CORRUPT, str(error)))
+            yield lost(self._shape.file_schema, wanted, Failure(ErrorKind.READ_CORRUPT, str(error)))
             return
         with handle:
             for number, extent in enumerate(file.row_groups):
@@ -130,55 +129,28 @@ class ParquetSource:
                 if inside:
                     yield from self._row_group(handle, number, extent, inside)
 
-    def _row_group(self, handle: pq.ParquetFile, number: int, extent: Extent, wanted: list[int]) -> Iterator[_Segment]:
+    def _row_group(self, handle: pq.ParquetFile, number: int, extent: Extent, wanted: list[int]) -> Iterator[Segment]:
         if not self._is_as_planned(handle, number, extent):
-            yield self._lost(wanted, Failure(ErrorKind.READ_CORRUPT, CHANGED))
+            yield lost(self._shape.file_schema, wanted, Failure(ErrorKind.READ_CORRUPT, CHANGED))
             return
         batch_rows = max(1, min(_BATCH_ROWS, int(BLOCK_BYTES / max(1.0, extent.row_bytes))))
         done = 0
         for part in read_rows(handle, number, [row - extent.first_row for row in wanted], batch_rows):
             if isinstance(part, Failure):
-                yield self._lost(wanted[done:], Failure(part.kind, f"row group {number}: {part.message}"))
+                failure = Failure(part.kind, f"row group {number}: {part.message}")
+                yield lost(self._shape.file_schema, wanted[done:], failure)
                 return
             positions, table = part
             schema = self._shape.file_schema
-            yield (
-                wanted[done : done + len(positions)],
-                pa.table(table.select(schema.names).columns, schema=schema),
-                None,
+            yield Segment(
+                wanted[done : done + len(positions)], pa.table(table.select(schema.names).columns, schema=schema)
             )
             done += len(positions)
 
     def _is_as_planned(self, handle: pq.ParquetFile, number: int, extent: Extent) -> bool:
         metadata = handle.metadata
         same_rows = number < metadata.num_row_groups and metadata.row_group(number).num_rows == extent.rows
-        return same_rows and _types(handle.schema_arrow) == _types(self._shape.file_schema)
-
-    def _lost(self, ids: list[int], failure: Failure) -> _Segment:
-        schema = self._shape.file_schema
-        return ids, pa.table([pa.nulls(len(ids), kind) for kind in schema.types], schema=schema), failure
-
-
-_Segment = tuple[list[int], pa.Table, Failure | None]
-
-
-def _gathered(segments: Iterable[_Segment]) -> Iterator[tuple[list[int], pa.Table, Faults]]:
-    """Joins segments until they have `BLOCK_BYTES`, so that small row groups do not make small blocks."""
-    ids: list[int] = []
-    tables: list[pa.Table] = []
-    faults: Faults = {}
-    size = 0
-    for segment_ids, table, failure in segments:
-        if tables and size + table.nbytes > BLOCK_BYTES:
-            yield ids, pa.concat_tables(tables), faults
-            ids, tables, faults, size = [], [], {}, 0
-        if failure is not None:
-            faults.update(dict.fromkeys(range(len(ids), len(ids) + len(segment_ids)), failure))
-        ids.extend(segment_ids)
-        tables.append(table)
-        size += table.nbytes
-    if tables:
-        yield ids, pa.concat_tables(tables), faults
+        return same_rows and types_of(handle.schema_arrow) == types_of(self._shape.file_schema)
 
 
 def _open(planned: ParquetFile) -> pq.ParquetFile:
@@ -217,24 +189,8 @@ def _read_footer(file: DataFile) -> tuple[pq.FileMetaData, bytes, Version]:
 
 
 def _plain(schema: pa.Schema, file: DataFile) -> pa.Schema:
-    """The schema without metadata and requirements: a row that cannot be read has nulls."""
+    """The columns of a file, each of which has a name of its own."""
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
     if repeated:
         raise UserError(f"has several columns named {min(repeated)!r}", where=file.place)
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
-
-
-def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    return dict(zip(schema.names, schema.types, strict=True))
-
-
-def _check_same_columns(first: DataFile, expected: pa.Schema, file: DataFile, found: pa.Schema) -> None:
-    wanted, there = _types(expected), _types(found)
-    for name in [*wanted, *there]:
-        if wanted.get(name) != there.get(name):
-            has, had = there.get(name, "no such column"), wanted.get(name, "no such column")
-            raise UserError(
-                f"column {name!r} is {has}, in {first.name} it is {had}",
-                where=file.place,
-                fix="the files of a source must have the same columns",
-            )
+    return nullable(schema)

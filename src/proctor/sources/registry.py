@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,16 @@ from pyroaring import BitMap64
 
 from proctor.sources.base import BLOCK_BYTES, ReadGroup, Source
 from proctor.sources.files import ids_between
-from proctor.spec import MdsSourceSpec, ParquetSourceSpec, SourceSpec
+from proctor.spec import (
+    HuggingFaceSourceSpec,
+    ImageFolderSourceSpec,
+    JsonlSourceSpec,
+    LanceSourceSpec,
+    MdsSourceSpec,
+    ParquetSourceSpec,
+    SourceSpec,
+    WebDatasetSourceSpec,
+)
 from proctor.spec.source import is_expression
 
 if TYPE_CHECKING:
@@ -37,13 +46,37 @@ def _open(spec: SourceSpec, storage: StorageOptions | None) -> Source:
         options = {"allow_pickle": spec.allow_pickle, "verify_hashes": spec.verify_hashes}
         return MDSSource(spec.path, **options, storage=storage, cache=_cache(spec))
     images = [name for name in spec.columns.images if not is_expression(name)]
-    if isinstance(spec, ParquetSourceSpec):
-        from proctor.sources.parquet import ParquetSource
+    if isinstance(spec, HuggingFaceSourceSpec):
+        from proctor.sources.huggingface import HuggingFaceSource
 
-        return ParquetSource(spec.path, images=images, storage=storage)
-    from proctor.sources.jsonl import JsonlSource
+        return HuggingFaceSource(spec.path, split=spec.split, images=images)
+    if isinstance(spec, LanceSourceSpec):
+        from proctor.sources.lancedata import LanceSource
 
-    return JsonlSource(spec.path, images=images, storage=storage)
+        return LanceSource(spec.path, version=spec.version, images=images, storage=storage)
+    return _file_source(spec)(spec.path, images=images, storage=storage)
+
+
+def _file_source(
+    spec: ParquetSourceSpec | JsonlSourceSpec | WebDatasetSourceSpec | ImageFolderSourceSpec,
+) -> Callable[..., Source]:
+    match spec.kind:
+        case "parquet":
+            from proctor.sources.parquet import ParquetSource
+
+            return ParquetSource
+        case "jsonl":
+            from proctor.sources.jsonl import JsonlSource
+
+            return JsonlSource
+        case "webdataset":
+            from proctor.sources.webdataset import WebDatasetSource
+
+            return WebDatasetSource
+        case "imagefolder":
+            from proctor.sources.imagefolder import ImageFolderSource
+
+            return ImageFolderSource
 
 
 def _cache(spec: MdsSourceSpec) -> DiskCache | None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from proctor.rows import ErrorKind, Failure
 from proctor.sources.files import open_failure
+from proctor.sources.segments import rows_at
 
 Rows = tuple[list[int], pa.Table]
 """Positions in the row group, and their rows."""
@@ -45,7 +46,7 @@ def _read_batches(
         end = start + batch.num_rows
         positions = left[: bisect_left(left, end)]
         if positions:
-            yield positions, _rows_at(batch, [position - start for position in positions])
+            yield positions, rows_at(batch, [position - start for position in positions])
             del left[: len(positions)]
         start = end
     return None
@@ -56,13 +57,3 @@ def _failure(error: Exception) -> Failure:
         return open_failure(error)
     kind = ErrorKind.READ_FAILED if isinstance(error, MemoryError) else ErrorKind.READ_CORRUPT
     return Failure(kind, " ".join(str(error).split())[:300] or type(error).__name__)
-
-
-def _rows_at(batch: pa.RecordBatch, positions: Sequence[int]) -> pa.Table:
-    """Rows of a batch as slices, which copy nothing and, unlike `take`, know every type."""
-    slices, begin = [], 0
-    for at in range(1, len(positions) + 1):
-        if at == len(positions) or positions[at] != positions[at - 1] + 1:
-            slices.append(batch.slice(positions[begin], at - begin))
-            begin = at
-    return pa.Table.from_batches(slices)

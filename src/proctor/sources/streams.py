@@ -52,7 +52,7 @@ def reading(file: DataFile, planned: Version, offset: int = 0) -> Iterator[Binar
         return
     stream = _taken(file, version, offset)
     try:
-        _skip(stream, offset - stream.tell())
+        advance(stream, offset)
         yield stream
     except BaseException:
         stream.close()
@@ -80,12 +80,15 @@ def _put_back(file: DataFile, version: Version, stream: BinaryIO) -> None:
             other.close()
 
 
-def _skip(stream: BinaryIO, count: int) -> None:
-    while count > 0:
-        passed = len(stream.read(min(count, _BUFFER)))
-        if not passed:
-            return
-        count -= passed
+def advance(stream: BinaryIO, offset: int) -> bool:
+    """Goes on to `offset`, which is not behind; whether the bytes reach so far (where that is seen: by unpacking)."""
+    if stream.seekable():
+        stream.seek(offset)
+        return True
+    while (left := offset - stream.tell()) > 0:
+        if not stream.read(min(left, _BUFFER)):
+            return False
+    return True
 
 
 class _Inflated(io.RawIOBase):

@@ -17,7 +17,17 @@ from proctor.spec.engine import (
 from proctor.spec.images import ImagesSpec
 from proctor.spec.load import anchored, build_spec, load_spec
 from proctor.spec.run import LimitsSpec, RaySpec, RunSpec, SamplingSpec, StorageSpec, StreamSpec
-from proctor.spec.source import ColumnsSpec, JsonlSourceSpec, MdsSourceSpec, ParquetSourceSpec, SourceSpec
+from proctor.spec.source import (
+    ColumnsSpec,
+    HuggingFaceSourceSpec,
+    ImageFolderSourceSpec,
+    JsonlSourceSpec,
+    LanceSourceSpec,
+    MdsSourceSpec,
+    ParquetSourceSpec,
+    SourceSpec,
+    WebDatasetSourceSpec,
+)
 from proctor.spec.store import dump_spec, masked
 from proctor.spec.task import (
     ClassificationTaskSpec,
@@ -38,8 +48,11 @@ __all__ = [
     "EngineSpec",
     "ExactTaskSpec",
     "FaultSpec",
+    "HuggingFaceSourceSpec",
+    "ImageFolderSourceSpec",
     "ImagesSpec",
     "JsonlSourceSpec",
+    "LanceSourceSpec",
     "LimitsSpec",
     "MdsSourceSpec",
     "OpenAIEngineSpec",
@@ -56,6 +69,7 @@ __all__ = [
     "TaskSpec",
     "TransformersEngineSpec",
     "VllmEngineSpec",
+    "WebDatasetSourceSpec",
     "anchored",
     "build_spec",
     "differences",

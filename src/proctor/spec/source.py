@@ -70,17 +70,60 @@ class MdsSourceSpec(SourceBase):
 
 
 class ParquetSourceSpec(SourceBase):
-    """Parquet: one file, or a directory whose ``*.parquet`` files are read in name order."""
+    """Parquet: one file, or a directory whose ``*.parquet`` files are read in name order; or a URL of either."""
 
     kind: Literal["parquet"]
     """Format of the source."""
 
 
 class JsonlSourceSpec(SourceBase):
-    """JSON lines: one file, or a directory whose ``*.jsonl`` files are read in name order."""
+    """JSON lines: one file, or a directory whose ``*.jsonl`` files are read in name order; or a URL of either. Files
+    may be compressed: ``.jsonl.gz``, ``.jsonl.zst``, ``.jsonl.bz2``."""
 
     kind: Literal["jsonl"]
     """Format of the source."""
 
 
-SourceSpec = Annotated[MdsSourceSpec | ParquetSourceSpec | JsonlSourceSpec, Field(discriminator="kind")]
+class WebDatasetSourceSpec(SourceBase):
+    """WebDataset: one tar archive, or a directory whose ``*.tar`` files are read in name order; or a URL of either.
+    Archives may be compressed: ``.tar.gz``, ``.tgz``, ``.tar.zst``, ``.tar.bz2``."""
+
+    kind: Literal["webdataset"]
+    """Format of the source."""
+
+
+class ImageFolderSourceSpec(SourceBase):
+    """Images in a folder and its sub-folders, with or without metadata files; or the folder's URL."""
+
+    kind: Literal["imagefolder"]
+    """Format of the source."""
+
+
+class HuggingFaceSourceSpec(SourceBase):
+    """A data set that Hugging Face's ``datasets`` has saved with ``save_to_disk``: a local directory."""
+
+    kind: Literal["huggingface"]
+    """Format of the source."""
+    split: str | None = Field(default=None, min_length=1)
+    """Which split of a saved ``DatasetDict``. May be left out if there is one only."""
+
+
+class LanceSourceSpec(SourceBase):
+    """A Lance data set: a directory, or a URL (``s3://``, ``gs://``, ``az://``). Needs the extra ``proctor[lance]``."""
+
+    kind: Literal["lance"]
+    """Format of the source."""
+    version: int | None = Field(default=None, ge=1, le=MOST_ID)
+    """Which version of the data set. Default: the latest one when the run starts."""
+
+
+SourceSpec = Annotated[
+    MdsSourceSpec
+    | ParquetSourceSpec
+    | JsonlSourceSpec
+    | WebDatasetSourceSpec
+    | ImageFolderSourceSpec
+    | HuggingFaceSourceSpec
+    | LanceSourceSpec,
+    Field(discriminator="kind"),
+]
