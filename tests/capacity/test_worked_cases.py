@@ -127,7 +127,7 @@ def test_a_row_of_that_data_set_has_266_kb_and_not_5_to_20_mb() -> None:
     whole = split_shards(SHARDS, SHARD, 1).task_bytes
     assert whole / GB == pytest.approx(256.96, abs=0.01)
     assert whole / 965_000 == pytest.approx(266e3, rel=0.002)
-    assert 965_000 * 5e6 > 18 * whole  # 4.8 TB at least, were it 5 MB a row
+    assert 18 * whole < 965_000 * 5e6  # 4.8 TB at least, were it 5 MB a row
 
 
 def test_965_000_rows_at_22_a_second_take_12_hours() -> None:

@@ -126,7 +126,9 @@ def _task_figures(spec: RunSpec, facts: Facts) -> list[Figure]:
     exact = "the kernel's high-water mark" if sample.exact_peaks else "looked at every 2 ms"
     return [
         Figure("mean row", sample.mean_row, "B", f"{sample.rows:,} rows of {len(sample.blocks)} blocks", "measured"),
-        Figure("largest row", sample.largest_row, "B", "in Arrow, among those", "measured"),
+        Figure(
+            "largest row", sample.largest_row, "B", "among those, or of their shards where the format tells", "measured"
+        ),
         Figure("images a row", sample.images_per_row, "", "mean", "measured"),
         Figure("f_heap", sample.f_heap, "", f"peak while reading / bytes of the rows; {exact}", "measured"),
         Figure("f_arrow", sample.f_arrow, "", "bytes in Arrow / bytes of the rows", "measured"),

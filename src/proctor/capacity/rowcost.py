@@ -40,7 +40,7 @@ class BlockCost(msgspec.Struct, frozen=True):
         failed: rows that could not be read or prepared.
         source_bytes: bytes of the rows as the source counts them.
         arrow_bytes: bytes of the block in Arrow.
-        largest_row: bytes of its largest row in Arrow.
+        largest_row: bytes of its largest row in Arrow, or of its shard, where the format tells.
         read_peak: the most memory while it was read.
         read_seconds: time to read it.
         read_cpu: CPU time to read it.

@@ -104,6 +104,15 @@ class MDSSource:
         blocks = [block for group in self.groups(wanted, BLOCK_ROWS) for block in self._read(group, verify=False)]
         return pa.concat_tables(blocks) if blocks else self._table([[]] * len(BLOCK_FIELDS), self._nothing(0))
 
+    def largest_row(self, shard: int) -> int:
+        """Bytes of the largest row of a shard, by its table of offsets: no row is read. 0 if it cannot be opened."""
+        info = self._index.shards[shard]
+        try:
+            opened = open_shard(self._index.files, info, verify_hashes=False, cache=self._cache)
+        except ShardError:
+            return 0
+        return int(np.diff(opened.table.offsets.astype(np.int64)).max(initial=0))
+
     def _read(self, group: ReadGroup, verify: bool) -> Iterator[pa.Table]:
         info = self._index.shards[group.shard]
         rows = np.array(group.row_ids.to_array(), np.int64) - info.first_row
