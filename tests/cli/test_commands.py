@@ -188,6 +188,36 @@ def test_status_reads_the_files_alone(run_dir: Path) -> None:
         assert "running" in proctor("status", run_dir).stdout
 
 
+def test_status_does_not_repeat_a_last_word_that_the_files_contradict(run_dir: Path) -> None:
+    checkpoints = {name: {"done": 5} for name in ("a", "b")}
+    RunDir(run_dir).write("status", {"state": "complete", "checkpoints": checkpoints})
+    assert proctor("status", run_dir).stdout.startswith(f"complete  {run_dir}\n")
+    (part,) = (run_dir / "results").glob("part-a-*.parquet")
+    part.unlink()
+    said = proctor("status", run_dir).stdout
+    assert said.startswith(f"complete when it ended, not any more  {run_dir}\n")
+    assert "a: 0 records are here, 5 were when the run ended" in said
+    assert "b: " not in said
+    (status,) = json_lines(proctor("status", run_dir, "--json"))
+    assert (status["state"], len(status["doubts"])) == ("complete", 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{}", "source.json: does not say what the run's source was: Object missing required field `fingerprint`"),
+        ("[1]", "source.json: not a JSON object: somebody or something has damaged it"),
+        ("{", "source.json: not JSON: somebody or something has damaged it"),
+    ],
+)
+def test_a_damaged_source_json_is_one_line(run_dir: Path, content: str, said: str) -> None:
+    (run_dir / "source.json").write_text(content)
+    done = proctor("status", run_dir)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_mds_inspect_and_verify(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with MDSWriter(out=data, columns={"n": "int", "text": "str"}, hashes=["sha1"], size_limit=1 << 10) as writer:

@@ -71,5 +71,8 @@ def status(run_dir: RunPath, json: Json = False) -> None:
     if json:
         json_line("status", **asdict(found))
         return
-    stdout.print(f"[bold]{escaped(found.state)}[/]  {escaped(run_dir)}", soft_wrap=True)
+    word = f"{found.state} when it ended, not any more" if found.doubts else found.state
+    stdout.print(f"[bold]{escaped(word)}[/]  {escaped(run_dir)}", soft_wrap=True)
+    for doubt in found.doubts:
+        stdout.say(f"{doubt} (`proctor run` with the same spec runs what is gone again)", style="red")
     stdout.print(status_table(found))

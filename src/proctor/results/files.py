@@ -22,15 +22,18 @@ def write_json(folder: Folder, name: str, value: Any) -> None:
 
 
 def read_json(folder: Folder, name: str) -> Any:
-    """The content of a JSON file, None where there is none.
+    """The object in a JSON file, None where there is none.
 
     Raises:
-        UserError: the file is not JSON (any more).
+        UserError: the file does not hold a JSON object (any more).
     """
+    where = f"{folder.location}/{name}"
     try:
-        return json.loads(folder.read(name))
+        content = json.loads(folder.read(name))
     except FileNotFoundError:
         return None
     except ValueError as error:
-        where = f"{folder.location}/{name}"
         raise UserError("not JSON: somebody or something has damaged it", where=where) from error
+    if not isinstance(content, dict):
+        raise UserError("not a JSON object: somebody or something has damaged it", where=where)
+    return content

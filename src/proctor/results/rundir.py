@@ -32,6 +32,18 @@ OWN_NAMES = (*_CONTENT, LEASE_NAME)
 """What a run keeps in its directory; whatever else lies there is not touched."""
 
 
+class SourceFacts(msgspec.Struct, frozen=True):
+    """Content of ``source.json``: what the run's source was when the run began.
+
+    Attributes:
+        fingerprint: changes whenever the data does.
+        rows: how many there are.
+    """
+
+    fingerprint: str
+    rows: int
+
+
 class RunDir:
     """Plain reading and writing of a run directory, on a local disk or on object storage. Holds no state: the files
     are the state.
@@ -140,6 +152,20 @@ class RunDir:
             UserError: it is not JSON (any more).
         """
         return read_json(self.folder, f"{name}.json")
+
+    def source(self) -> SourceFacts | None:
+        """What the run's source was when it began; None before that.
+
+        Raises:
+            UserError: ``source.json`` is damaged.
+        """
+        try:
+            content = self.read("source")
+            return None if content is None else msgspec.convert(content, SourceFacts)
+        except msgspec.ValidationError as error:
+            where = f"{self.location}/source.json"
+            what = f"does not say what the run's source was: {error}"
+            raise UserError(what, where=where, fix="put the file back, or use --fresh") from error
 
     def write(self, name: str, value: Any) -> None:
         """Writes a JSON file of the run, whole or not at all."""

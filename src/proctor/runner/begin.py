@@ -104,6 +104,6 @@ def _same_run(exam: Exam) -> None:
     if changed:
         shown = "; ".join(str(difference) for difference in changed)
         raise UserError(f"the run here has another spec: {shown}", where=where, fix=cure)
-    source = exam.run.read("source")
-    if source is not None and source["fingerprint"] != exam.source.fingerprint():
+    source = exam.run.source()
+    if source is not None and source.fingerprint != exam.source.fingerprint():
         raise UserError("the run here was made from other data under the same path", where=where, fix=cure)

@@ -22,6 +22,7 @@ class RunStatus:
         total: rows expected of each checkpoint.
         last: the last ``status.json``.
         verdict: the last ``reconciliation.json``, None before the run first closed.
+        doubts: what contradicts `state`, one line a checkpoint: records are gone since the run ended.
     """
 
     state: str
@@ -30,6 +31,7 @@ class RunStatus:
     errors: dict[str, int]
     last: dict[str, Any]
     verdict: dict[str, Any] | None
+    doubts: list[str]
 
 
 def read_status(run: RunDir) -> RunStatus:
@@ -52,8 +54,20 @@ def read_status(run: RunDir) -> RunStatus:
         state = "running"
     elif state in ("running", "starting"):
         state = "crashed"
-    total = (run.read("source") or {}).get("rows", 0)
-    return RunStatus(state, total, done, errors, last, run.read("reconciliation"))
+    source = run.source()
+    doubts = [] if state in ("running", "crashed") else _doubts(last, done)
+    total = 0 if source is None else source.rows
+    return RunStatus(state, total, done, errors, last, run.read("reconciliation"), doubts)
+
+
+def _doubts(last: dict[str, Any], done: dict[str, int]) -> list[str]:
+    """What contradicts the last word of a run that has ended: records that are gone."""
+    ended = {name: entry.get("done", 0) for name, entry in last.get("checkpoints", {}).items()}
+    return [
+        f"{name}: {done.get(name, 0):,} records are here, {count:,} were when the run ended"
+        for name, count in ended.items()
+        if done.get(name, 0) < count
+    ]
 
 
 def _set_values(footer: pq.FileMetaData, column: str) -> int:
