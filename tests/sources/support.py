@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from pyroaring import BitMap64
 
 from proctor.sources.base import BLOCK_FIELDS, Source
 
+Members = list[tuple[str, bytes]]
 FACTS = [field.name for field in BLOCK_FIELDS]
 
 
@@ -31,6 +34,29 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any] | str | bytes]) -> 
             data = row if isinstance(row, bytes) else row.encode() if isinstance(row, str) else msgspec.json.encode(row)
             file.write(data + b"\n")
     return path
+
+
+def write_tar(path: Path, members: Members, format_: int = tarfile.USTAR_FORMAT) -> Path:
+    with tarfile.open(path, "w", format=format_) as archive:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def save(folder: Path, parts: list[pa.Table], batch: int = 10, **state: Any) -> Path:
+    """What `datasets` writes with ``save_to_disk``: Arrow streams, ``state.json`` and ``dataset_info.json``."""
+    folder.mkdir(parents=True)
+    names = [f"data-{number:05}-of-{len(parts):05}.arrow" for number in range(len(parts))]
+    for name, part in zip(names, parts, strict=True):
+        with pa.ipc.new_stream(str(folder / name), part.schema) as writer:
+            writer.write_table(part, max_chunksize=batch)
+    data_files = [{"filename": name} for name in names]
+    whole = {"_data_files": data_files, "_fingerprint": "1234", "_format_columns": None, "_split": None, **state}
+    (folder / "state.json").write_text(json.dumps(whole))
+    (folder / "dataset_info.json").write_text(json.dumps({"features": {"n": {"dtype": "int64", "_type": "Value"}}}))
+    return folder
 
 
 def read_blocks(source: Source, todo: BitMap64 | None = None, max_rows: int = 1000) -> list[pa.Table]:

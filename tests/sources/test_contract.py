@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,12 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, Source
+from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup, Source
+from proctor.sources.huggingface import HuggingFaceSource
+from proctor.sources.imagefolder import ImageFolderSource
 from proctor.sources.jsonl import JsonlSource
+from proctor.sources.lancedata import LanceSource
 from proctor.sources.mds import MDSSource, MDSWriter
 from proctor.sources.parquet import ParquetSource
 from proctor.sources.registry import FirstRows
-from tests.sources.support import column, read_rows, write_jsonl
+from proctor.sources.webdataset import WebDatasetSource
+from tests.sources.support import column, read_rows, save, write_jsonl, write_tar
 
 ROWS = 97
 
@@ -48,11 +52,84 @@ def jsonl(folder: Path) -> Source:
     return JsonlSource(folder)
 
 
+def compressed_jsonl(folder: Path) -> Source:
+    jsonl(folder)
+    for name, codec, ending in (("a", "gzip", "gz"), ("b", "bz2", "bz2"), ("c", "zstd", "zst")):
+        plain = folder / f"{name}.jsonl"
+        with pa.output_stream(f"{plain}.{ending}", compression=codec) as out:
+            out.write(plain.read_bytes())
+        plain.unlink()
+    return JsonlSource(folder)
+
+
+def webdataset(folder: Path) -> Source:
+    folder.mkdir()
+    for name, part in (("a", cells()[:40]), ("b", cells()[40:41]), ("c", cells()[41:])):
+        parts = [
+            (f"{row['n']:06}.{extension}", str(value).encode())
+            for row in part
+            for extension, value in (("n.cls", row["n"]), ("text", row["text"]), ("data.txt", row["data"]))
+        ]
+        write_tar(folder / f"{name}.tar", parts)
+    return Renamed(WebDatasetSource(folder), {"n.cls": "n", "data.txt": "data"})
+
+
+def compressed_webdataset(folder: Path) -> Source:
+    webdataset(folder)
+    for plain in folder.glob("*.tar"):
+        with pa.output_stream(f"{plain}.zst", compression="zstd") as out:
+            out.write(plain.read_bytes())
+        plain.unlink()
+    return Renamed(WebDatasetSource(folder), {"n.cls": "n", "data.txt": "data"})
+
+
+def imagefolder(folder: Path) -> Source:
+    folder.mkdir()
+    for row in cells():
+        (folder / f"{row['n']}.png").write_bytes(str(row["data"]).encode())
+    write_jsonl(
+        folder / "metadata.jsonl",
+        [{"file_name": f"{row['n']}.png", "n": row["n"], "text": row["text"]} for row in cells()],
+    )
+    return ImageFolderSource(folder)
+
+
+def huggingface(folder: Path) -> Source:
+    save(folder, [pa.Table.from_pylist(part) for part in (cells()[:40], cells()[40:41], cells()[41:])], batch=13)
+    return HuggingFaceSource(folder)
+
+
+def lance_(folder: Path) -> Source:
+    pytest.importorskip("lance").write_dataset(pa.Table.from_pylist(cells()), str(folder), max_rows_per_file=40)
+    return LanceSource(folder)
+
+
 def first_rows(folder: Path) -> Source:
     return FirstRows(parquet(folder), 1000)
 
 
-@pytest.fixture(scope="module", params=[mds, parquet, jsonl, first_rows], ids=lambda make: make.__name__)
+class Renamed(FirstRows):
+    """A source whose columns have names that another format can have."""
+
+    def __init__(self, source: Source, names: dict[str, str]) -> None:
+        super().__init__(source, 1000)
+        self._names = names
+
+    def columns(self) -> pa.Schema:
+        return pa.schema([field.with_name(self._names.get(field.name, field.name)) for field in super().columns()])
+
+    def read(self, group: ReadGroup) -> Iterator[pa.Table]:
+        for block in super().read(group):
+            yield block.rename_columns([self._names.get(name, name) for name in block.column_names])
+
+
+MAKERS = [
+    *(mds, parquet, jsonl, compressed_jsonl, webdataset, compressed_webdataset, imagefolder, huggingface, lance_),
+    first_rows,
+]
+
+
+@pytest.fixture(scope="module", params=MAKERS, ids=lambda make: make.__name__)
 def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Source:
     make: Callable[[Path], Source] = request.param
     return make(tmp_path_factory.mktemp("contract") / "data")

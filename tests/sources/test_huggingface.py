@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from pyroaring import BitMap64
 from proctor.rows import UserError
 from proctor.sources.base import BLOCK_BYTES
 from proctor.sources.huggingface import HuggingFaceSource
-from tests.sources.support import column, errors, picture, read_blocks, read_rows
-
+from tests.sources.support import column, errors, picture, read_blocks, read_rows, save
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 FRAMES = pa.list_(PICTURE)
@@ -29,20 +27,6 @@ def table(first: int, count: int) -> pa.Table:
             "frames": pa.array([[{"bytes": picture(n % 250), "path": "x"}] * (n % 3) for n in numbers], FRAMES),
         }
     )
-
-
-def save(folder: Path, parts: list[pa.Table], batch: int = 10, **state: Any) -> Path:
-    """What `datasets` writes with ``save_to_disk``: Arrow streams, ``state.json`` and ``dataset_info.json``."""
-    folder.mkdir(parents=True)
-    names = [f"data-{number:05}-of-{len(parts):05}.arrow" for number in range(len(parts))]
-    for name, part in zip(names, parts, strict=True):
-        with pa.ipc.new_stream(str(folder / name), part.schema) as writer:
-            writer.write_table(part, max_chunksize=batch)
-    data_files = [{"filename": name} for name in names]
-    whole = {"_data_files": data_files, "_fingerprint": "1234", "_format_columns": None, "_split": None, **state}
-    (folder / "state.json").write_text(json.dumps(whole))
-    (folder / "dataset_info.json").write_text(json.dumps({"features": {"n": {"dtype": "int64", "_type": "Value"}}}))
-    return folder
 
 
 def test_a_data_set_with_images(tmp_path: Path) -> None:

@@ -14,19 +14,9 @@ from proctor.rows import UserError
 from proctor.sources.base import BLOCK_BYTES
 from proctor.sources.jsonrows import JSON_METADATA
 from proctor.sources.webdataset import WebDatasetSource
-from tests.sources.support import column, errors, picture, read_blocks, read_rows
+from tests.sources.support import Members, column, errors, picture, read_blocks, read_rows, write_tar
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
-Members = list[tuple[str, bytes]]
-
-
-def write_tar(path: Path, members: Members, format_: int = tarfile.USTAR_FORMAT) -> Path:
-    with tarfile.open(path, "w", format=format_) as archive:
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return path
 
 
 def compress(path: Path, codec: str, ending: str) -> Path:

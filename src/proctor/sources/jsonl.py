@@ -62,6 +62,9 @@ class JsonlSource:
             digest.update(b"\0end of file")
             self._files.append(index)
             self._first_rows.append(self._first_rows[-1] + index.rows)
+        damage = next((index.damage for index in self._files if index.damage), None)
+        if damage and not any(index.rows - 1 for index in self._files):
+            raise UserError(damage, where=str(path))
         keys = {*images, *(field.name for field in BLOCK_FIELDS if _PREFIX + field.name in images)}
         self._columns = discover(_first_lines(self._files), str(path), keys)
         self._shape = BlockShape(schema_of(self._columns), tuple(images), _PREFIX)
@@ -87,16 +90,14 @@ class JsonlSource:
         """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES`."""
         index, first = self._files[group.shard], self._first_rows[group.shard]
         ids = list(group.row_ids)
-        try:
-            for lines in batches(read_lines(index, [row - first for row in ids]), lambda line: len(line.data)):
-                yield from self._blocks(index, first, lines)
-                ids = ids[len(lines) :]
-            failure = Failure(ErrorKind.READ_CORRUPT, index.damage or f"{index.file.name}: {CHANGED}")
-        except OSError as error:
-            fault = open_failure(error)
-            failure = Failure(fault.kind, index.damage or f"{index.file.name}: {fault.message}")
+        faults: list[OSError] = []
+        for lines in batches(_until_fault(index, [row - first for row in ids], faults), lambda line: len(line.data)):
+            yield from self._blocks(index, first, lines)
+            ids = ids[len(lines) :]
         if ids:
-            yield self._shape.failed_block(ids, failure, index.damage)
+            fault = open_failure(faults[0]) if faults else Failure(ErrorKind.READ_CORRUPT, CHANGED)
+            message = index.damage or f"{index.file.name}: {fault.message}"
+            yield self._shape.failed_block(ids, Failure(fault.kind, message), index.damage)
 
     def _blocks(self, index: LineIndex, first: int, lines: Sequence[Line]) -> Iterator[pa.Table]:
         def place(at: int) -> str:
@@ -120,6 +121,14 @@ class JsonlSource:
         sizes = np.diff(index.marks[:, 2], append=index.size_bytes)
         starts = (index.marks[:, 0] + first).tolist()
         return [Extent(*facts) for facts in zip(starts, rows.tolist(), sizes.tolist(), strict=True)]
+
+
+def _until_fault(index: LineIndex, wanted: Sequence[int], faults: list[OSError]) -> Iterator[Line]:
+    """The lines of some rows; where reading fails they end, and the error is in `faults`."""
+    try:
+        yield from read_lines(index, wanted)
+    except OSError as error:
+        faults.append(error)
 
 
 def _first_lines(files: Iterable[LineIndex]) -> Iterator[bytes]:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from proctor.sources.files import DataFile, FileError, Version
 from proctor.sources.streams import reading
 
-MARK_ROWS = 1024
+MARK_ROWS = 64
 MARK_BYTES = 4 << 20
+"""Both are well below what a block holds, so that blocks begin at marks, where the stream of the one before stopped."""
 
 
 class Line(NamedTuple):

@@ -24,7 +24,8 @@ from proctor.sources.files import DataFile, Version
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 COMPRESSIONS = (".gz", ".zst", ".bz2")
 """Endings of files that are compressed as a whole."""
-_BUFFER = 1 << 20
+_BUFFER = 64 << 10
+"""Bytes that are unpacked at a time; so much in front of damage is lost with it."""
 _KEPT_OPEN = 2
 
 _kept: dict[tuple[DataFile, Version], BinaryIO] = {}
