@@ -118,6 +118,9 @@ def test_memory_that_nothing_helps() -> None:
     assert (made.verdict, made.exit_code, made.changes) == ("refused", 3, ())
     assert made.capacity == CapacitySpec()
     assert any("GB free" in check.formula for check in made.reasons)
+    nothing = plan_with(spec(engine=scripted(row_ms=5.0)), facts(), one(ram_gb=1))
+    assert nothing.verdict == "refused"
+    assert nothing.throughput.stages[2].formula == "no engine has room"
 
 
 def test_memory_is_given_back_by_a_smaller_object_store() -> None:
@@ -140,6 +143,16 @@ def test_blocks_that_do_not_fit_the_store_go_to_disk_or_get_smaller() -> None:
     assert "to disk, which has 10 GB" in check.formula
     without_disk = plan_with(spec(), large, one(object_store=100_000_000, disk=0))
     assert "object store" in {check.what for check in without_disk.reasons}
+
+
+def test_a_cache_of_shards_larger_than_the_disk() -> None:
+    remote = spec(source={"kind": "mds", "path": "s3://bucket/data", "cache_gb": 500.0})
+    made = plan_with(remote, facts(), one(disk=100 * GB))
+    assert [(c.key, c.before, c.after) for c in made.changes] == [("source.cache_gb", 500.0, 80.0)]
+    assert [check.what for check in made.reasons] == ["disk"]
+    assert plan_with(remote, facts(), one(disk=900 * GB)).verdict == "fits"
+    unknown = plan_with(remote, facts(), one())
+    assert (unknown.verdict, [c.level for c in unknown.checks if c.what == "disk"]) == ("fits", ["unknown"])
 
 
 def test_data_that_cannot_be_read_leave_the_verdict_open() -> None:

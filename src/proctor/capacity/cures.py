@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from proctor.capacity.cluster import Cluster
 from proctor.capacity.evaluate import Evaluation, Facts, evaluate
 from proctor.capacity.figures import Check
-from proctor.spec import RunSpec, build_spec
+from proctor.spec import MdsSourceSpec, RunSpec, build_spec
 from proctor.spec.engine import LocalEngineBase, VllmEngineSpec
 
 _ROUNDS = 8
@@ -85,6 +85,7 @@ def _cures(check: Check, spec: RunSpec, found: Evaluation, facts: Facts) -> Iter
         "memory": (_smaller_store, _smaller_blocks, _fewer_in_flight, _one_engine_less),
         "object store": (_smaller_blocks, _fewer_in_flight),
         "gpu memory": (_shorter_rows, _more_ranks),
+        "disk": (_smaller_cache,),
     }
     for kind in cures.get(check.what, ()):
         yield from kind(spec, found, facts)
@@ -126,6 +127,17 @@ def _fewer_in_flight(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator
     del found, facts
     for blocks in range(spec.stream.blocks_in_flight - 1, 0, -1):
         yield Change("stream.blocks_in_flight", spec.stream.blocks_in_flight, blocks)
+
+
+def _smaller_cache(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:
+    """Four fifths of what the fullest disk has left; without a cache shards are fetched again."""
+    del facts
+    if not isinstance(spec.source, MdsSourceSpec):
+        return
+    missing = [(c.need or 0.0) - (c.have or 0.0) for c in found.failing if c.what == "disk"]
+    left = spec.source.cache_gb * 1e9 - max(missing)
+    if left >= 0:
+        yield Change("source.cache_gb", spec.source.cache_gb, math.floor(8 * left / 1e9) / 10)
 
 
 def _shorter_rows(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:

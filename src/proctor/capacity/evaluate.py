@@ -23,7 +23,8 @@ from proctor.capacity.gpu import GpuFit, fit_gpu
 from proctor.capacity.model import Model
 from proctor.capacity.overhead import WORKER_BYTES
 from proctor.capacity.sample import Sample
-from proctor.spec import CapacitySpec, RunSpec
+from proctor.spec import CapacitySpec, MdsSourceSpec, RunSpec
+from proctor.storage.connect import is_url
 
 _MB = 1_000_000
 
@@ -102,6 +103,7 @@ def evaluate(spec: RunSpec, facts: Facts, cluster: Cluster) -> Evaluation:
         *_memory_checks(demand, shares),
         *(fit.check for fit in fits),
         *_store_checks(shares),
+        *_cache_checks(spec, shares),
         *_given_checks(spec, figures[-1]),
     ]
     all_figures = (*figures, *engine, *(figure for fit in fits for figure in fit.figures))
@@ -252,6 +254,21 @@ def _store_checks(shares: Sequence[Share]) -> list[Check]:
         for share in shares
         if share.engines or share.reads
     ]
+
+
+def _cache_checks(spec: RunSpec, shares: Sequence[Share]) -> list[Check]:
+    """Disk for the shards that a node keeps, and for what does not fit into its object store."""
+    if not (isinstance(spec.source, MdsSourceSpec) and is_url(spec.source.path)):
+        return []
+    checks = []
+    for share in (share for share in shares if share.reads):
+        spilled = max(0.0, share.store_need - share.node.object_store)
+        need, disk = spec.source.cache_gb * 1e9 + spilled, share.node.disk
+        level: Level = "unknown" if disk is None else "ok" if need <= disk else "fails"
+        formula = f"source.cache_gb {spec.source.cache_gb:g} + {spilled / 1e9:.3g} GB spilled"
+        advice = "a smaller source.cache_gb" if level == "fails" else ""
+        checks.append(Check("disk", share.node.name, level, need, disk, "B", formula, advice))
+    return checks
 
 
 def _given_checks(spec: RunSpec, peak: Figure) -> list[Check]:

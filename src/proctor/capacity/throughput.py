@@ -123,6 +123,8 @@ def _task_stage(stage: Stage, seconds: float, cpu: float, slots: int) -> StageRa
 
 
 def _infer(spec: RunSpec, engines: int, rate: float | None) -> StageRate:
+    if not engines:
+        return StageRate("infer", None, 0.0, "no engine has room")
     if rate is not None:
         return StageRate("infer", rate * engines, 0.0, f"{engines} engines x {rate:g} rows/s, given")
     engine = spec.engine
