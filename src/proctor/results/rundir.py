@@ -91,6 +91,8 @@ class RunDir:
         run = cls(place, options)
         try:
             found = run.folder.exists("spec.yaml")
+            if not found:
+                run.folder.names()  # fails where there is no bucket: that is not known from one object's absence
         except OSError as error:
             raise UserError(f"cannot be read: {error}", where=run.location) from error
         if not found:

@@ -21,8 +21,9 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from proctor.storage.base import StorageError, Version, Versioned
-from proctor.storage.connect import DEFAULT_OPTIONS, Connection, StorageOptions, first_line, object_store
+from proctor.storage.connect import DEFAULT_OPTIONS, Connection, StorageOptions, object_store
 from proctor.storage.local import write_whole
+from proctor.storage.replies import explained
 from proctor.storage.segments import Segments
 
 _AT_ONCE = 16
@@ -245,10 +246,10 @@ def _told(verb: str, where: str, *, missing: bool = False) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         if missing:
-            raise StorageError(f"cannot {verb} {where}: {first_line(error)}") from None
+            raise StorageError(f"cannot {verb} {where}: {explained(error)}") from None
         raise FileNotFoundError(errno.ENOENT, "no such object", where) from None
     except (BaseError, OSError, ValueError) as error:
-        raise StorageError(f"cannot {verb} {where}: {first_line(error)}") from None
+        raise StorageError(f"cannot {verb} {where}: {explained(error)}") from None
 
 
 def _put(path: Path, data: bytes) -> None:

@@ -23,7 +23,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_us
 
 from proctor.rows import UserError
 from proctor.storage.connect import Connection, StorageOptions, object_store
-from proctor.storage.replies import is_broken, status_of, what_happened
+from proctor.storage.replies import NO_CREDENTIALS, is_broken, lacks_credentials, status_of, what_happened
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -37,7 +37,6 @@ PIECE_BYTES = 16 << 20
 _PASSING_STATUS = frozenset({408, 425, 429})
 _MODIFIED = "modified "
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_KEY_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
 _ASK_FOR_ACCESS = "check the credentials and what they may read (a store may also say so of what is not there)"
 
 
@@ -239,9 +238,8 @@ class Remote:
     def _sorted(self, name: str, error: Exception) -> RemoteError | _PassingError:
         """Sorts an error of obstore by what can be done about it."""
         url, what, status = self.url_of(name), what_happened(error), status_of(error)
-        if any(service in str(error) for service in _KEY_SERVICES):
-            cure = "set them in the environment, or storage.anonymous for a public bucket"
-            return RemoteError("denied", f"{url}: no credentials; {cure}")
+        if lacks_credentials(error):
+            return RemoteError("denied", f"{url}: {NO_CREDENTIALS}")
         if isinstance(error, FileNotFoundError) or status == 404:
             return RemoteError("missing", f"{url}: not there ({what})")
         if status in (401, 403):
