@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from proctor.sources.mds import shard
+from proctor.sources.mds.compression import deflate
 from proctor.storage.cache import DiskCache
 from proctor.storage.connect import StorageOptions
 from tests.faults.proxy import Fault, FaultProxy
@@ -174,3 +175,26 @@ def test_many_shards_in_little_room(bucket: tuple[Path, str], storage: StorageOp
     sizes = [file.stat().st_size for file in entries(cache)]
     assert len(sizes) == 2
     assert sum(sizes) <= 15_000
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gz", "br:1", "bz2", "snappy"])
+def test_a_bomb_neither_fills_the_disk_nor_pushes_others_out(
+    bucket: tuple[Path, str],
+    storage: StorageOptions,
+    cache: DiskCache,
+    monkeypatch: pytest.MonkeyPatch,
+    compression: str,
+) -> None:
+    good = make(Path(tempfile.mkdtemp(dir=bucket[0])), compression=compression)
+    expected = read_anew(url(good), storage=storage, cache=cache)
+    bomb = make(Path(tempfile.mkdtemp(dir=bucket[0])), compression=compression)
+    edit_index(bomb, lambda index: index["shards"][0]["raw_data"].update(bytes=100))
+    edit_index(bomb, lambda index: index["shards"][0].update(samples=3))
+    (stored,) = bomb.glob(f"{SHARD}.*")
+    stored.write_bytes(deflate(compression, bytes(50_000_000)))
+    monkeypatch.setattr(shard, "_INFLATE_LIMIT", 60_000)
+    rows = read_anew(url(bomb), storage=storage, cache=cache)
+    assert errors(rows) == dict.fromkeys(range(3), "read.corrupt")
+    assert "decompresses to more than 60,000 bytes" in messages(rows)
+    assert len(entries(cache)) == 1
+    assert read_anew(url(good), storage=storage, cache=cache) == expected

@@ -6,15 +6,16 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from proctor.rows import UserError
 from proctor.sources.mds.compression import parse_compression
 from proctor.sources.mds.encodings import Encoding, parse_encoding
-from proctor.sources.mds.files import INDEX_NAME, DatasetFiles
+from proctor.sources.mds.files import INDEX_NAME, LARGEST_SHARD, DatasetFiles
 from proctor.sources.mds.hashing import hash_names
+from proctor.sources.mds.layout import head_bytes
 
 T = TypeVar("T")
 _DEFAULT_SHARD_BYTES = 1 << 26
@@ -113,7 +114,7 @@ def read_index(files: DatasetFiles, *, allow_pickle: bool = False) -> Index:
         UserError: no index, or one that is not a sound MDS index of version 2; names file, shard and field.
     """
     content, file = files.index(), f"{files.where}/{INDEX_NAME}"
-    parsed = _parse(file, content)
+    tree, parsed = _parse(file, content)
     if parsed.version != 2:
         raise UserError(f"version {parsed.version} is not supported, only 2", where=f"{file}: version")
     shards: list[ShardInfo] = []
@@ -124,7 +125,7 @@ def read_index(files: DatasetFiles, *, allow_pickle: bool = False) -> Index:
     _check_names(shards, file)
     columns = _columns(parsed.shards[0], file, allow_pickle) if shards else ()
     rows = shards[-1].first_row + shards[-1].samples if shards else 0
-    return Index(files, columns, tuple(shards), rows, _fingerprint(content))
+    return Index(files, columns, tuple(shards), rows, _fingerprint(tree))
 
 
 def require_known_hashes(index: Index) -> None:
@@ -140,18 +141,20 @@ def require_known_hashes(index: Index) -> None:
                 )
 
 
-def _parse(file: str, content: bytes) -> _IndexFile:
+def _parse(file: str, content: bytes) -> tuple[Any, _IndexFile]:
+    """The whole content (unknown fields, too, have to be sound JSON), and what is known of it."""
     try:
-        return msgspec.json.decode(content, type=_IndexFile)
+        tree = msgspec.json.decode(content)
+        return tree, msgspec.convert(tree, _IndexFile)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$.")
         raise UserError(what, where=f"{file}: {place.rstrip('`')}" if place else file) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"not JSON: {error}", where=file) from None
 
 
-def _fingerprint(content: bytes) -> str:
-    ordered = msgspec.json.encode(msgspec.json.decode(content), order="deterministic")
+def _fingerprint(tree: Any) -> str:
+    ordered = msgspec.json.encode(tree, order="deterministic")
     return hashlib.sha256(ordered).hexdigest()
 
 
@@ -160,12 +163,15 @@ def _check_shard(entry: _ShardEntry, first: _ShardEntry, where: str) -> None:
         raise UserError(f"version {entry.version} is not supported, only 2", where=f"{where}.version")
     if entry.format != "mds":
         raise UserError(f"format {entry.format!r} is not supported, only 'mds'", where=f"{where}.format")
-    if not 0 <= entry.samples < 1 << 32:
-        raise UserError(f"{entry.samples} is not a number of rows", where=f"{where}.samples")
+    if entry.samples < 0 or head_bytes(entry.samples) > LARGEST_SHARD:
+        raise UserError(f"{entry.samples} is not a number of rows that a shard can have", where=f"{where}.samples")
     if len({len(entry.column_names), len(entry.column_encodings), len(entry.column_sizes)}) != 1:
         raise UserError("column_names, column_encodings and column_sizes differ in length", where=where)
     if entry.column_names != first.column_names or entry.column_encodings != first.column_encodings:
         raise UserError("columns differ from those of shard 0", where=where, fix="make it a dataset of its own")
+    if entry.raw_data.bytes and 0 < entry.raw_data.bytes < head_bytes(entry.samples):
+        what = f"{entry.samples:,} rows do not go into a file of {entry.raw_data.bytes:,} bytes"
+        raise UserError(what, where=f"{where}.samples")
     if entry.compression is not None:
         _check(parse_compression, entry.compression, f"{where}.compression")
     if entry.compression is None and entry.zip_data is not None:
@@ -200,7 +206,9 @@ def _check_sizes(entry: _ShardEntry, where: str) -> None:
     columns = zip(entry.column_names, entry.column_encodings, entry.column_sizes, strict=True)
     for name, text, size in columns:
         expected = _check(parse_encoding, text, f"{where}: column {name!r}").size
-        if size is not None and (size < 0 or (size and expected is not None and size != expected)):
+        if size is not None and (
+            not 0 <= size <= LARGEST_SHARD or (size and expected is not None and size != expected)
+        ):
             raise UserError(f"{text} cells are not {size} bytes", where=f"{where}.column_sizes: column {name!r}")
 
 

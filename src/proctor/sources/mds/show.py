@@ -90,7 +90,7 @@ def in_words(value: Any) -> str:
         case {"bytes": size, "head": head}:
             return f"{size:,} bytes: {head}" + ("..." if size > len(head) // 2 else "")
         case {"shape": shape, **rest}:
-            return " ".join([*rest.values(), "array of shape", " x ".join(map(str, shape))])
+            return " ".join([*map(str, rest.values()), "array of shape", " x ".join(map(str, shape))])
         case [*items] if items and isinstance(items[0], dict):
             return "\n".join(map(in_words, items))
         case _:
