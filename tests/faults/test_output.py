@@ -17,7 +17,8 @@ import yaml
 from proctor.results import RunDir
 from proctor.results.parts import parts_of, read_ids
 from proctor.results.settle import done_ids
-from proctor.storage.lease import NAME, Holder, read_lease
+from proctor.storage.holder import Holder
+from proctor.storage.lease import NAME, read_lease
 from tests.runner.helpers import write_rows
 from tests.storage.bucket import Bucket, served
 

@@ -116,6 +116,16 @@ def test_what_a_run_left_is_moved_aside_whole(run: RunDir) -> None:
     assert moved.results.read("part-ck-0000000000-0000000001-abc.parquet") == b"x"
 
 
+@pytest.mark.parametrize("name", [".lock", "lease.json"])
+def test_a_directory_in_the_place_of_the_lease_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError) as caught, RunDir(tmp_path).locked(print):
+        pass
+    assert str(caught.value) == (
+        f"{tmp_path}: cannot be a run directory: {tmp_path / name}: Is a directory (move it away)"
+    )
+
+
 def test_a_place_that_cannot_be_reached_is_a_mistake(bucket: Bucket) -> None:
     options = StorageOptions(endpoint=bucket.endpoint, anonymous=True, attempts=1)
     bucket.refuse = {"HEAD": 1.0, "GET": 1.0, "PUT": 1.0}

@@ -17,7 +17,8 @@ import pytest
 from proctor.rows import UserError
 from proctor.storage.base import Version
 from proctor.storage.folder import Folder, open_folder
-from proctor.storage.lease import NAME, Holder, Lease, is_live, read_lease
+from proctor.storage.holder import Holder
+from proctor.storage.lease import NAME, Lease, is_live, read_lease
 from tests.storage.bucket import Bucket
 
 _HOLDER = Path(__file__).with_name("holder.py")

@@ -222,7 +222,10 @@ class RunDir:
         try:
             lease.acquire()
         except OSError as error:
-            raise UserError(f"cannot be a run directory: {error.strerror or error}", where=self.location) from error
+            named = error.filename is not None and str(error.filename) != self.location
+            detail = f"{error.filename}: {error.strerror}" if named else error.strerror or error
+            fix = "move it away" if isinstance(error, IsADirectoryError) else None
+            raise UserError(f"cannot be a run directory: {detail}", where=self.location, fix=fix) from error
         try:
             yield lease
         finally:
