@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
+from proctor.api import with_report
 from proctor.results import write_records
 from proctor.results.settle import done_ids
 from proctor.rows import UserError
@@ -135,6 +136,20 @@ def test_a_close_that_cannot_be_written_says_so(exam: Exam, bucket: Bucket) -> N
     assert outcome.reasons["run"].startswith("tombstones of ck not written: cannot write s3://bucket/run/results/part-")
     assert "503 Service Unavailable" in outcome.reasons["run"]
     assert outcome.reconciliation.ledgers[0].missing == ROWS - 8
+
+
+def test_a_report_that_cannot_be_written_says_why_and_costs_nothing_else(exam: Exam, bucket: Bucket) -> None:
+    outcome = conclude(exam, Tracker(exam, quiet), interrupted=False)
+    bucket.refuse_keys, bucket.refuse["PUT"] = "report.html", 1.0
+    told = with_report(outcome)
+    assert (told.report, told.exit_code) == (None, outcome.exit_code)
+    said = told.reasons["report"]
+    assert said.startswith(
+        "not written: StorageError: cannot write s3://bucket/run/report.html: 503 Service Unavailable"
+    )
+    assert [event.message for event in exam.run.events() if event.kind == "report.failed"] == [said]
+    bucket.refuse.clear()
+    assert with_report(outcome).report == "s3://bucket/run/report.html"
 
 
 @pytest.mark.parametrize("path", ["", "/results"])

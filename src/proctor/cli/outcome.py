@@ -44,7 +44,8 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
     if outcome.exit_code in (ExitCode.INCOMPLETE, ExitCode.INTERRUPTED):
         stdout.say(f"resume with: {resume}")
     stdout.say(f"results: {outcome.run.results.location}")
-    stdout.say(f"report:  {outcome.report or 'not written, see events.jsonl'}")
+    if outcome.report is not None:
+        stdout.say(f"report:  {outcome.report}")
 
 
 def _show_doubts(ledger: Ledger) -> None:
