@@ -47,7 +47,6 @@ def demands(draw: st.DrawFn) -> Demand:
         worker_memory=draw(st.integers(0, GB)),
         block_bytes=draw(st.integers(1, GB)),
         blocks_in_flight=draw(st.integers(1, 5)),
-        blocks=draw(st.integers(1, 10_000)),
         engines_per_node=draw(st.none() | st.integers(1, 4)),
         reads=draw(st.none() | st.integers(1, 30)),
     )
@@ -74,7 +73,6 @@ def test_no_node_is_given_more_than_it_has(cluster: list[Node], demand: Demand) 
             assert taken <= RAM_SHARE * node.ram + 10
     if demand.reads is not None:
         assert total(shares, "reads") <= demand.reads
-    assert total(shares, "reads") <= demand.blocks
 
 
 @settings(max_examples=60)
@@ -113,20 +111,20 @@ def test_a_store_that_is_larger_is_never_worse(held: float, store: float, disk: 
 
 def test_engines_are_dealt_out_evenly() -> None:
     node = Node("n", cpus=8, ram=64 * GB, object_store=GB, count=3)
-    demand = Demand(7, 1, 0, GB, 0.5, GB, 0, 1e6, 3, 100)
+    demand = Demand(7, 1, 0, GB, 0.5, GB, 0, 1e6, 3)
     assert [(share.count, share.engines) for share in place([node], demand)] == [(1, 3), (2, 2)]
 
 
 def test_half_a_gpu_is_not_spread_over_two_gpus() -> None:
     node = Node("n", cpus=64, ram=512 * GB, object_store=GB, gpus=2)
-    demand = Demand(9, 1, 0.4, GB, 0.5, GB, 0, 1e6, 3, 100)
+    demand = Demand(9, 1, 0.4, GB, 0.5, GB, 0, 1e6, 3)
     assert total(place([node], demand), "engines") == 4  # 0.8 of each GPU, and not 5 of 2 / 0.4
 
 
 def test_readers_may_have_a_node_of_their_own() -> None:
     engines = Node("engines", cpus=4, ram=64 * GB, object_store=GB, count=2)
     readers = Node("readers", cpus=16, ram=64 * GB, object_store=GB)
-    demand = Demand(8, 1, 0, GB, 0.5, GB, 0, 1e6, 3, 100, engines_per_node=4)
+    demand = Demand(8, 1, 0, GB, 0.5, GB, 0, 1e6, 3, engines_per_node=4)
     shares = [(share.node.name, share.engines, share.reads > 0) for share in place([engines, readers], demand)]
     assert shares[0][1] > 0
     assert ("readers", 2, True) in shares

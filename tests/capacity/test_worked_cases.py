@@ -103,7 +103,7 @@ def test_placing_the_same_pods() -> None:
     peak = task_peak(4.65, SHARD, 0.128 * GB, 4 / 3)
 
     def placed(engines: int) -> list[tuple[int, int, int]]:
-        demand = Demand(engines, 4, 0, 20 * GB, 1, peak, 0, 0.128 * GB, 3, SHARDS)
+        demand = Demand(engines, 4, 0, 20 * GB, 1, peak, 0, 0.128 * GB, 3)
         return [(share.count, share.engines, share.by_memory) for share in place([pod], demand) if share.count]
 
     assert placed(6) == [(6, 1, 13)]

@@ -112,7 +112,6 @@ class Demand:
         worker_memory: what a task takes that writes; one on each node with engines.
         block_bytes: a prepared block, in the object store.
         blocks_in_flight: blocks that an engine is handed at a time.
-        blocks: blocks there are.
         engines_per_node: most engines on a node, if that is given.
         reads: most tasks that read at once, if that is given.
     """
@@ -126,7 +125,6 @@ class Demand:
     worker_memory: float
     block_bytes: float
     blocks_in_flight: int
-    blocks: int
     engines_per_node: int | None = None
     reads: int | None = None
 
@@ -209,11 +207,11 @@ def _deal(nodes: Sequence[Node], demand: Demand, *, beside_a_task: bool) -> list
 
 
 def _shares(demand: Demand, dealt: Sequence[tuple[Node, int, int]]) -> list[Share]:
-    """The shares, with no more tasks that read than there are blocks, or than the number that was given."""
-    left = demand.blocks if demand.reads is None else min(demand.reads, demand.blocks)
+    """The shares, with no more tasks that read than the number that was given."""
+    possible = [(_share(node, count, engines, demand), count) for node, count, engines in dealt]
+    left = sum(share.reads * count for share, count in possible) if demand.reads is None else demand.reads
     shares = []
-    for node, count, engines in dealt:
-        share = _share(node, count, engines, demand)
+    for share, count in possible:
         each, more = min(divmod(left, count), (share.reads, 0)) if count else (0, 0)
         for part, reads in ((more, each + 1), (count - more, each)):
             if part:

@@ -107,7 +107,8 @@ def _one_engine_less(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator
 def _smaller_store(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:
     """Gives memory back that the blocks in flight do not need; only a Ray of the run's own can be told."""
     del facts
-    if spec.ray.address is not None or (spec.capacity is not None and spec.capacity.object_store_mb is not None):
+    told = spec.capacity is not None and spec.capacity.object_store_mb is not None
+    if spec.ray.address is not None or told or sum(share.count for share in found.shares) > 1:
         return
     need = max(_SMALLEST_STORE_MB, math.ceil(max(share.store_need for share in found.shares) * 2 / 1e6))
     have = min(share.node.object_store for share in found.shares) / 1e6

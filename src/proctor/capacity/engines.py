@@ -68,20 +68,21 @@ def on_gpu(spec: RunSpec) -> bool:
     return isinstance(engine, LocalEngineBase) and engine.device != "cpu" and engine.gpus_per_replica > 0
 
 
-def host_memory(spec: RunSpec, sample: Sample, models: list[Model], given: float | None = None) -> list[Figure]:
+def host_memory(
+    spec: RunSpec, sample: Sample, models: list[Model], block: float, given: float | None = None
+) -> list[Figure]:
     """Memory of a node that one engine takes, with its actor and the rows it is working on; the last is the sum.
 
     Args:
         spec: the run.
         sample: of its rows.
         models: of its checkpoints; empty for engines that load none.
+        block: bytes of a prepared block.
         given: bytes of the engine's own process, if they are known.
     """
     stream, batch = spec.stream, spec.engine.batch_size
-    block = sample.f_prepared * stream.block_mb * 1e6
-    block = min(block, stream.block_rows * sample.mean_row * max(1.0, sample.f_prepared))
     rows = ROW_COPIES * stream.blocks_in_flight * block
-    window = 2 * batch * sample.mean_row
+    window = 2 * batch * sample.mean_row * sample.f_prepared
     formula = f"actor {ACTOR_BYTES / 1e6:.0f} MB + {ROW_COPIES} x {stream.blocks_in_flight} blocks + 2 x {batch} rows"
     parts = [Figure("an engine's actor and rows", ACTOR_BYTES + rows + window, "B", formula, "measured")]
     if given is not None:

@@ -58,9 +58,13 @@ class Facts:
         return max(1, by_rows, by_bytes)
 
     def block_bytes(self, spec: RunSpec) -> float:
-        """Bytes of the largest block: a full one, or a single row that is larger."""
+        """Bytes of the largest block, as the source counts them: a full one, or a single row that is larger."""
         full = min(spec.stream.block_mb * _MB, spec.stream.block_rows * self.sample.mean_row, self.source_bytes)
-        return max(full, float(self.sample.largest_row))
+        return max(full, self.sample.largest_row / (self.sample.f_arrow or 1.0))
+
+    def prepared_block(self, spec: RunSpec) -> float:
+        """Bytes of the largest block in the object store."""
+        return self.block_bytes(spec) * max(self.sample.f_prepared, self.sample.f_arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ def evaluate(spec: RunSpec, facts: Facts, cluster: Cluster) -> Evaluation:
     """Works out what `spec` takes of `cluster`."""
     nodes = _as_told(spec, cluster.nodes)
     figures = _task_figures(spec, facts)
-    engine = host_memory(spec, facts.sample, list(facts.models), facts.engine_memory)
+    engine = host_memory(spec, facts.sample, list(facts.models), facts.prepared_block(spec), facts.engine_memory)
     demand = _demand(spec, facts, task=figures[-1].value or 0.0, engine=engine[-1].value or 0.0)
     shares = tuple(place(nodes, demand))
     fits = _gpu_fits(spec, facts, nodes)
@@ -111,9 +115,9 @@ def evaluate(spec: RunSpec, facts: Facts, cluster: Cluster) -> Evaluation:
 
 
 def _as_told(spec: RunSpec, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with the object store that the spec asks for, where the run starts Ray itself."""
+    """The nodes with the object store that the spec asks for, where the run starts Ray itself: on one machine."""
     given = spec.ray.object_store_mb or (spec.capacity or CapacitySpec()).object_store_mb
-    if given is None or spec.ray.address is not None:
+    if given is None or spec.ray.address is not None or sum(node.count for node in nodes) > 1:
         return list(nodes)
     sources = {"object_store": "the spec"}
     return [replace(node, object_store=given * _MB, sources={**node.sources, **sources}) for node in nodes]
@@ -123,8 +127,8 @@ def _task_figures(spec: RunSpec, facts: Facts) -> list[Figure]:
     """What a task takes that reads and prepares; the last is the sum."""
     sample, block = facts.sample, facts.block_bytes(spec)
     read, prepare = sample.block_peak(block)
-    prepared = block * max(sample.f_prepared, sample.f_arrow)
-    peak = task_peak(1.0, read + prepare, block, max(sample.f_prepared, sample.f_arrow))
+    prepared = facts.prepared_block(spec)
+    peak = task_peak(1.0, read + prepare, prepared, 1.0)
     exact = "the kernel's high-water mark" if sample.exact_peaks else "looked at every 2 ms"
     return [
         Figure("mean row", sample.mean_row, "B", f"{sample.rows:,} rows of {len(sample.blocks)} blocks", "measured"),
@@ -156,9 +160,8 @@ def _demand(spec: RunSpec, facts: Facts, *, task: float, engine: float) -> Deman
         task_cpus=spec.stream.prepare_cpus,
         task_memory=max(task, (capacity.read_memory_mb or 0) * _MB, (capacity.prepare_memory_mb or 0) * _MB),
         worker_memory=WORKER_BYTES,
-        block_bytes=facts.block_bytes(spec) * max(facts.sample.f_prepared, facts.sample.f_arrow),
+        block_bytes=facts.prepared_block(spec),
         blocks_in_flight=spec.stream.blocks_in_flight,
-        blocks=facts.blocks(spec),
         engines_per_node=capacity.engines_per_node,
         reads=min(given) if given else None,
     )

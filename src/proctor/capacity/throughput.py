@@ -68,7 +68,7 @@ def throughput(
         engine_rate: rows a second of one engine, if measured; the scripted engine's follows from its `row_ms`.
     """
     engines = sum(share.engines * share.count for share in shares)
-    slots = sum(share.reads * share.count for share in shares)
+    slots = min(blocks, sum(share.reads * share.count for share in shares))
     cores = sum(share.node.real_cpus * share.count for share in shares)
     busy = 0.0 if spec.engine.kind in ("scripted", "openai") or on_gpu(spec) else spec.engine.cpus_per_replica * engines
     spare = max(0.1 * cores, cores - busy)  # a model on CPUs keeps those it was given
