@@ -68,6 +68,10 @@ def test_keys_that_change_answers_differ_and_free_keys_do_not(plain: dict[str, A
     ]
 
 
+def planted(**fault: Any) -> dict[str, Any]:
+    return {"engine": {"kind": "scripted", "checkpoints": ["a"], "faults": [fault]}}
+
+
 @pytest.mark.parametrize(
     ("change", "key"),
     [
@@ -86,6 +90,10 @@ def test_keys_that_change_answers_differ_and_free_keys_do_not(plain: dict[str, A
             "engine.gpus_per_replica",
         ),
         ({"engine": {"kind": "scripted", "checkpoints": ["a"]}, "sampling": {"max_tokens": 3}}, "sampling.max_tokens"),
+        ({"images": {"scale_on_decode": True}}, "images.scale_on_decode"),
+        ({"limits": {"min_rows": 10}}, "limits.min_rows"),
+        (planted(kind="crash", rows=[1], seconds=3.0), "engine.faults.0.seconds"),
+        (planted(kind="delay", rows=[1], seconds=3.0, below=2), "engine.faults.0.below"),
     ],
 )
 def test_a_setting_without_effect_is_a_warning(plain: dict[str, Any], change: dict[str, Any], key: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from proctor.spec.engine import LocalEngineBase, TransformersEngineSpec
-from proctor.spec.run import RunSpec
+from proctor.spec.engine import FaultSpec, LocalEngineBase, TransformersEngineSpec
+from proctor.spec.run import LimitsSpec, RunSpec
 from proctor.spec.task import PythonTaskSpec
 
 
 def warnings_of(spec: RunSpec) -> list[str]:
     """One line for each setting of `spec` that will have no effect, ``key: why``."""
-    return [*_sampling(spec), *_images(spec), *_engine(spec), *_task(spec)]
+    return [*_sampling(spec), *_images(spec), *_limits(spec), *_engine(spec), *_faults(spec), *_task(spec)]
 
 
 def _sampling(spec: RunSpec) -> list[str]:
@@ -32,6 +32,24 @@ def _images(spec: RunSpec) -> list[str]:
     if spec.images.scale_on_decode and spec.images.resize is None:
         return ["images.scale_on_decode: has no effect without images.resize"]
     return []
+
+
+def _limits(spec: RunSpec) -> list[str]:
+    limits = spec.limits
+    if limits.on_error_rate == "continue" and limits.min_rows != LimitsSpec().min_rows:
+        return ["limits.min_rows: has no effect without limits.on_error_rate: stop"]
+    return []
+
+
+def _faults(spec: RunSpec) -> list[str]:
+    usual, found = FaultSpec.model_fields, []
+    for position, fault in enumerate(spec.engine.faults):
+        where = f"engine.faults.{position}"
+        if fault.kind != "delay" and fault.seconds != usual["seconds"].default:
+            found.append(f"{where}.seconds: has no effect on {fault.kind}, only on delay")
+        if fault.every is None and fault.below != usual["below"].default:
+            found.append(f"{where}.below: has no effect without {where}.every")
+    return found
 
 
 def _engine(spec: RunSpec) -> list[str]:
