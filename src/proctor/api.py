@@ -13,16 +13,16 @@ from proctor.spec import RunSpec
 from proctor.view.report import write_report
 
 
-def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> RunOutcome:
+def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Observer = quiet) -> RunOutcome:
     """Evaluates `spec` (or resumes it) and writes the report. See `proctor.runner.loop.run`.
 
     A report that cannot be written costs the report, not the run: the outcome then has no `report`, and the reason is
     among its `reasons` and, if it can be written, an event of the run.
 
     Raises:
-        UserError: the spec, its source, task or engine cannot work, or the directory holds another run.
+        UserError: the spec, its source, task or engine cannot work or does not fit, or the directory holds another run.
     """
-    return with_report(run_loop(spec, fresh=fresh, observer=observer))
+    return with_report(run_loop(spec, fresh=fresh, force=force, observer=observer))
 
 
 def with_report(outcome: RunOutcome) -> RunOutcome:

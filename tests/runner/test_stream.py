@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -98,3 +99,26 @@ def test_what_can_never_be_had_is_refused_at_once(make_spec: MakeSpec, parts: di
     with pytest.raises(UserError) as caught:
         run(make_spec(8, **parts))
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_a_large_run_is_planned_and_keeps_to_the_plan(make_spec: MakeSpec, executed: list[Any]) -> None:
+    outcome = run(make_spec(12_000, stream={"block_rows": 2048}))
+    assert outcome.exit_code == 0, outcome.reasons
+    plan = outcome.run.read("plan")
+    assert plan is not None
+    assert (plan["verdict"], plan["rows"]) == ("fits", 12_000)
+    asked = options(executed)
+    assert asked["MapBatches(Infer)"]["memory"] == plan["capacity"]["engine_memory_mb"] * 1e6
+    assert asked["ReadRows->MapBatches(prepare)"]["memory"] == plan["capacity"]["read_memory_mb"] * 1e6
+    kept = outcome.run.spec()
+    assert kept is not None
+    assert kept.capacity is None, "the spec is kept as it was written"
+
+
+def test_a_run_that_does_not_fit_is_refused_before_anything_is_written(make_spec: MakeSpec) -> None:
+    spec = make_spec(12_000, capacity={"engine_memory_mb": 900_000})
+    with pytest.raises(UserError) as caught:
+        run(spec)
+    assert "capacity: does not fit: engines of cluster: 0 of 1 find a place" in str(caught.value)
+    assert "--force" in str(caught.value)
+    assert not Path(spec.run_dir).exists()

@@ -26,6 +26,9 @@ def run(
     spec: SpecFile,
     set_: Set = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Put an earlier run aside and start anew.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Run even if `proctor plan` says that it does not fit.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Evaluate a model over a data set, or resume where an earlier run of the same spec stopped.
@@ -43,7 +46,7 @@ def run(
 
         resume = _same_command(spec, set_ or [])
         with last_words(killed(resume)), display(json=json) as observer:
-            outcome = run_spec(loaded, fresh=fresh, observer=observer)
+            outcome = run_spec(loaded, fresh=fresh, force=force, observer=observer)
         show_outcome(outcome, resume=resume, json=json)
         raise typer.Exit(int(outcome.exit_code))
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("results", "attempts", "stalls", "faults", "aside", "events")
 _FILES = ("spec.yaml", "events.jsonl", "report.html", "records.csv", "records.jsonl", "records.parquet")
-_DOCUMENTS = ("source", "versions", "status", "reconciliation", "metrics")
+_DOCUMENTS = ("source", "versions", "plan", "status", "reconciliation", "metrics")
 _CONTENT = (*_FOLDERS, *_FILES, *(f"{name}.json" for name in _DOCUMENTS))
 OWN_NAMES = (*_CONTENT, LEASE_NAME)
 """What a run keeps in its directory; whatever else lies there is not touched."""

@@ -16,7 +16,7 @@ from typing import Any
 import ray
 
 from proctor.rows import UserError, told
-from proctor.runner.placement import MB, engine_resources, engines_on
+from proctor.runner.placement import MB, bundles, engine_resources, engines_on, left_beside
 from proctor.spec import CapacitySpec, RunSpec
 
 _STARTS = 3
@@ -184,10 +184,19 @@ def _check_capacity(spec: RunSpec, capacity: CapacitySpec, nodes: Sequence[Mappi
                 where=f"capacity.{key}",
                 fix="lower it (`proctor plan` works out what fits)",
             )
-    fit = engines_that_fit(spec, nodes)
-    if fit < spec.engine.replicas:
+    placed = bundles(spec, nodes, spec.engine.replicas)
+    if len(placed) < spec.engine.replicas:
         raise UserError(
-            f"{spec.engine.replicas} engines, and the nodes have room for {fit}",
+            f"{spec.engine.replicas} engines, and the nodes have room for {len(placed)}",
             where="engine.replicas",
             fix="lower it, or raise capacity.engines_per_node or lower capacity.engine_memory_mb",
         )
+    free = max(left_beside(node, placed).get("memory", 0.0) for node in nodes) / MB
+    for key in ("read_memory_mb", "prepare_memory_mb"):
+        need = getattr(capacity, key)
+        if need is not None and need > free:
+            raise UserError(
+                f"{need:,} MB, and no node has more than {free:,.0f} MB left beside the engines",
+                where=f"capacity.{key}",
+                fix="lower it or capacity.engine_memory_mb (`proctor plan` works out what fits)",
+            )

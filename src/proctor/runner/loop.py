@@ -19,6 +19,7 @@ from ray.exceptions import RayError
 
 from proctor.results import lift_tombstones, settle
 from proctor.rows import ErrorKind, Event, told
+from proctor.runner.admission import planned
 from proctor.runner.begin import begin, check
 from proctor.runner.cluster import await_room, cluster
 from proctor.runner.convict import convict
@@ -35,25 +36,29 @@ from proctor.runner.watch import WatchedSweep
 from proctor.spec import RunSpec
 
 
-def run(spec: RunSpec, *, fresh: bool = False, observer: Observer = quiet) -> RunOutcome:
+def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Observer = quiet) -> RunOutcome:
     """Evaluates every checkpoint of `spec` over every row of its source, or resumes where an earlier run stopped.
 
     Args:
         spec: what to run; its ``run_dir`` is where everything is kept.
         fresh: put an earlier run in the same directory aside and start anew.
+        force: go ahead with a run that the plan says does not fit.
         observer: is told how the run goes.
 
     Returns:
         The outcome; its ``exit_code`` is 0 complete, 2 complete with too many errors, 3 incomplete, 130 interrupted.
 
     Raises:
-        UserError: the spec, its source, task or engine cannot work, or the directory holds another run.
+        UserError: the spec, its source, task or engine cannot work or does not fit, or the directory holds another run.
     """
-    exam = Exam.of(spec)
-    check(exam, fresh=fresh)
+    asked = Exam.of(spec)
+    check(asked, fresh=fresh)
+    exam, plan = planned(asked, force=force)
     tracker = Tracker(exam, observer)
     with exam.run.locked(tracker.lose) as lease:
-        begin(exam, fresh=fresh)
+        begin(asked, fresh=fresh)
+        if plan is not None:
+            exam.run.write("plan", plan.to_json())
         if lease.before is not None:
             exam.run.append_event(Event("lease.taken_over", message=f"from {lease.before}, which is dead"))
         interrupted = False

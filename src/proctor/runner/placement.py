@@ -51,6 +51,12 @@ def bundles(spec: RunSpec, nodes: Sequence[Resources], engines: int) -> list[dic
     return placed
 
 
+def left_beside(node: Resources, placed: Sequence[Resources]) -> dict[str, float]:
+    """What a node has left for tasks when the engines of these bundles are there."""
+    here = [bundle for bundle in placed if _presence(node) in bundle]
+    return {name: amount - sum(bundle.get(name, 0.0) for bundle in here) for name, amount in node.items()}
+
+
 @contextmanager
 def placed(spec: RunSpec, engines: int) -> Iterator[dict[str, Any]]:
     """Options that make Ray start at most `capacity.engines_per_node` engines on a node, while the block runs.
