@@ -56,7 +56,7 @@ def _await_executors() -> None:
 
 def wanted_cpus(spec: RunSpec) -> float:
     """Logical CPUs that let the engines run and two more tasks prepare and write beside them."""
-    return spec.engine.replicas * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
+    return spec.engines_at_once * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
 
 
 def await_room(spec: RunSpec) -> int:
@@ -158,15 +158,15 @@ def _silent() -> Iterator[None]:
 
 def _check_room(spec: RunSpec, resources: dict[str, float]) -> None:
     """An infeasible request would wait for ever without a word."""
-    engine = spec.engine
+    engine, engines = spec.engine, spec.engines_at_once
     for name, need, key in (
-        ("CPU", engine.replicas * engine.cpus_per_replica + spec.stream.prepare_cpus, "engine.cpus_per_replica"),
-        ("GPU", engine.replicas * engine.gpus_per_replica, "engine.gpus_per_replica"),
+        ("CPU", engines * engine.cpus_per_replica + spec.stream.prepare_cpus, "engine.cpus_per_replica"),
+        ("GPU", engines * engine.gpus_per_replica, "engine.gpus_per_replica"),
     ):
         have = resources.get(name, 0.0)
         if need > have:
             raise UserError(
-                f"{engine.replicas} engines need {need:g} {name}s and the cluster has {have:g}",
+                f"{engines} engines need {need:g} {name}s and the cluster has {have:g}",
                 where=f"engine.replicas x {key}",
                 fix="lower one of them" if name == "GPU" else "lower one of them, or set ray.cpus",
             )
@@ -184,10 +184,10 @@ def _check_capacity(spec: RunSpec, capacity: CapacitySpec, nodes: Sequence[Mappi
                 where=f"capacity.{key}",
                 fix="lower it (`proctor plan` works out what fits)",
             )
-    placed = bundles(spec, nodes, spec.engine.replicas)
-    if len(placed) < spec.engine.replicas:
+    placed = bundles(spec, nodes, spec.engines_at_once)
+    if len(placed) < spec.engines_at_once:
         raise UserError(
-            f"{spec.engine.replicas} engines, and the nodes have room for {len(placed)}",
+            f"{spec.engines_at_once} engines, and the nodes have room for {len(placed)}",
             where="engine.replicas",
             fix="lower it, or raise capacity.engines_per_node or lower capacity.engine_memory_mb",
         )

@@ -83,13 +83,17 @@ class Infer:
     def _merged(self, row: dict[str, Any], future: Future[Response] | None) -> dict[str, Any]:
         return row if future is None else {**row, **_outcome(future.result()), "engine": self.name}
 
-    def __del__(self) -> None:
+    def close(self) -> None:
+        """Ends the engine."""
         heart = getattr(self, "_heart", None)
         if heart is not None:
             heart.stop()
         supervisor = getattr(self, "_supervisor", None)
         if supervisor is not None:
             supervisor.close(timeout=5.0)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Heart:

@@ -10,7 +10,6 @@ sweep, or the next run of the same command, has them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import closing
 
@@ -31,7 +30,8 @@ from proctor.runner.outcome import RunOutcome, conclude
 from proctor.runner.progress import Tracker
 from proctor.runner.snapshot import Observer, quiet
 from proctor.runner.stoppable import Stopped
-from proctor.runner.stream import stream
+from proctor.runner.stream import stream, tally_of
+from proctor.runner.together import answer_together
 from proctor.runner.watch import WatchedSweep
 from proctor.spec import RunSpec
 
@@ -73,19 +73,28 @@ def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Ob
 
 
 def evaluate(exam: Exam, tracker: Tracker) -> None:
-    """Takes the checkpoints one after another; Ray starts only when there is something left to do."""
+    """Takes the checkpoints in turn, one or several at once; Ray starts only when there is something left to do."""
     tell = exam.run.append_event
     open_rows = {name: exam.expected - _done(exam, name, tracker, tell) for name in tracker.checkpoints}
     if not any(open_rows.values()):
         return
     with cluster(exam.spec), tracker.watching(HubClient.start(exam.run.folder)) as hub:
         try:
-            for name, todo in open_rows.items():
-                if todo:
-                    answer_all(exam, name, todo, tracker, hub)
+            for names in _turns(open_rows, exam.spec.stream.checkpoints_at_once):
+                if len(names) > 1:
+                    answer_together(exam, {name: open_rows[name] for name in names}, tracker, hub)
+                    open_rows |= {name: exam.expected - _done(exam, name, tracker, hub.emit) for name in names}
+                for name in filter(open_rows.get, names):
+                    answer_all(exam, name, open_rows[name], tracker, hub)
             hub.await_ends()
         finally:
             hub.flush()
+
+
+def _turns(open_rows: dict[str, BitMap64], at_once: int) -> list[list[str]]:
+    """The checkpoints with open rows, `at_once` of them at a time."""
+    names = [name for name, rows in open_rows.items() if rows]
+    return [names[start : start + at_once] for start in range(0, len(names), at_once)]
 
 
 def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hub: HubClient) -> None:
@@ -115,7 +124,7 @@ def sweep_once(exam: Exam, sweep: Sweep, todo: BitMap64, tracker: Tracker, hub: 
                 if trouble := tally["trouble"]:
                     break
                 returned += tally["rows"]
-                sent_back += json.loads(tally["retries"]).get(ErrorKind.ENGINE_INIT_FAILED, 0)
+                sent_back += tally_of(tally, ErrorKind.ENGINE_INIT_FAILED)
                 tracker.add(sweep.checkpoint, tally)
     except Stopped:
         assert watched.verdict is not None

@@ -34,7 +34,7 @@ def engine_resources(spec: RunSpec) -> dict[str, float]:
 def engines_on(spec: RunSpec, node: Resources) -> int:
     """How many engines a node with these resources holds."""
     need = engine_resources(spec)
-    most = spec.engine.replicas
+    most = spec.engines_at_once
     if spec.capacity is not None and spec.capacity.engines_per_node is not None:
         most = min(most, spec.capacity.engines_per_node)
     return min([most, *(math.floor(node.get(name, 0.0) / amount + _ROUNDING) for name, amount in need.items())])

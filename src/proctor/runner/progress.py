@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -41,6 +41,7 @@ class Tracker:
         names = [checkpoint.name for checkpoint in exam.spec.engine.checkpoints]
         self._now = Progress({name: CheckpointProgress(total) for name in names})
         self._watched: WatchedSweep | None = None
+        self._under_way: tuple[str, ...] = ()
         self.lost: str | None = None
         self._mute = False  # it was told already that progress cannot be told
         self._opened: set[str] = set()
@@ -108,9 +109,12 @@ class Tracker:
             )
 
     @contextmanager
-    def sweeping(self, sweep: Sweep, watched: WatchedSweep) -> Iterator[None]:
-        """Watches a sweep, which the block runs: raises `Stopped` when the sweep has to end."""
-        self.sweeps[sweep.checkpoint] = sweep.number
+    def sweeping(self, sweep: Sweep, watched: WatchedSweep, checkpoints: Sequence[str] = ()) -> Iterator[None]:
+        """Watches a sweep (over `checkpoints`, if there are several), which the block runs: raises `Stopped` when the
+        sweep has to end."""
+        self._under_way = tuple(checkpoints) or (sweep.checkpoint,)
+        for name in self._under_way:
+            self.sweeps[name] = sweep.number
         self._active((sweep.checkpoint, sweep.number))
         try:
             with watched:
@@ -168,9 +172,10 @@ class Tracker:
     def _watch(self, view: HubView) -> None:
         watched, now = self._watched, self.snapshot
         if watched is not None and now.active is not None:
-            entry = now.checkpoints[now.active[0]]
+            entries = [now.checkpoints[name] for name in self._under_way]
+            answered, errors = sum(e.answered for e in entries), sum(e.errors.total() for e in entries)
             room = cluster_room(self._exam.spec) if watched.silent > _ASK_FOR_ROOM_SECONDS else watched.engines
-            sight = Sight(watched.silent, view, entry.answered, entry.errors.total(), room)
+            sight = Sight(watched.silent, view, answered, errors, room)
             verdict = judge(sight, self._exam.spec.limits, watched.engines)
             if verdict is not None:
                 watched.end(verdict)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import ray
 from pyroaring import BitMap64
 from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
 
+from proctor.rows import ErrorKind
 from proctor.runner.course import Sweep
 from proctor.runner.exam import Exam
 from proctor.runner.finish import Desk, finish
@@ -22,7 +24,8 @@ from proctor.runner.reading import RowsDatasource
 from proctor.sources.base import ReadGroup
 
 _MB = 1_000_000
-_TASK_RETRIES = 2
+_WHOLE: dict[str, Any] = {"batch_size": None, "batch_format": "pyarrow"}
+TASK_RETRIES = 2
 """How often Ray runs a task again whose worker or actor died. Its default is for ever, and a row that kills its reader
 would keep the run from ever ending; what is lost after these, the next sweep has in smaller groups."""
 
@@ -32,52 +35,79 @@ def stream(exam: Exam, sweep: Sweep, todo: BitMap64, hub: HubClient) -> Generato
 
     Closing the iterator ends the execution. Rows that do not come back are simply still unanswered.
     """
-    stream_spec = exam.spec.stream
-    groups = _copies(exam, sweep, exam.source.groups(todo, sweep.block_rows, int(stream_spec.block_mb * _MB)))
-    _configure(exam)
     with placed(exam.spec, sweep.engines) as placement:
-        with warnings.catch_warnings():
-            # Until 2.64 this is the only way to bound the retries of a task (see `_TASK_RETRIES`).
-            warnings.filterwarnings("ignore", "`ray_remote_args", ray.util.annotations.RayDeprecationWarning)
-            tallies = pipeline(exam, sweep, groups, hub, placement)
-        # Not `iter_batches`: its thread outlives it, and Ray ends a process that still asks while Ray itself is ending.
-        for bundle in tallies.iter_internal_ref_bundles():
-            for block in ray.get(bundle.block_refs):
-                yield from block.to_pylist()
+        tallies = _planned(lambda: pipeline(exam, sweep, _groups(exam, sweep, todo), hub, placement), exam)
+        for block in _blocks(tallies):
+            yield from ray.get(block).to_pylist()
+
+
+def prepared_blocks(exam: Exam, sweep: Sweep, todo: BitMap64, hub: HubClient) -> Generator[ray.ObjectRef, None, None]:
+    """References to the blocks of `todo`, read and prepared (see `blocks.PREPARED`).
+
+    Closing the iterator ends the execution.
+    """
+    return _blocks(_planned(lambda: prepared(exam, sweep, _groups(exam, sweep, todo), hub), exam))
+
+
+def _planned(make: Callable[[], ray.data.Dataset], exam: Exam) -> ray.data.Dataset:
+    _configure(exam)
+    with warnings.catch_warnings():
+        # Until 2.64 this is the only way to bound the retries of a task (see `TASK_RETRIES`).
+        warnings.filterwarnings("ignore", "`ray_remote_args", ray.util.annotations.RayDeprecationWarning)
+        return make()
+
+
+def _blocks(rows: ray.data.Dataset) -> Generator[ray.ObjectRef, None, None]:
+    # Not `iter_batches`: its thread outlives it, and Ray ends a process that still asks while Ray itself is ending.
+    for bundle in rows.iter_internal_ref_bundles():
+        yield from bundle.block_refs
+
+
+def _groups(exam: Exam, sweep: Sweep, todo: BitMap64) -> list[ReadGroup]:
+    return _copies(exam, sweep, exam.source.groups(todo, sweep.block_rows, int(exam.spec.stream.block_mb * _MB)))
+
+
+def prepared(exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubClient) -> ray.data.Dataset:
+    """The stages before the engine; nothing runs before the data set is iterated."""
+    alone = _tracer(sweep, hub)
+    setup = PrepareSetup(exam.task, exam.spec.source.columns, exam.spec.limits.row_seconds, alone, exam.images)
+    rows = ray.data.read_datasource(
+        RowsDatasource(exam.source, groups, alone), override_num_blocks=len(groups), **_tasks(exam, "read")
+    )
+    return rows.map_batches(prepare, **_WHOLE, fn_kwargs={"setup": setup}, **_tasks(exam, "prepare"))
 
 
 def pipeline(
     exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubClient, placement: Mapping[str, Any]
 ) -> ray.data.Dataset:
-    """The stages; nothing runs before the data set is iterated.
-
-    None of them waits for all that comes before it, so memory depends on the blocks in flight alone.
-    """
-    spec = exam.spec
-    alone = hub if sweep.alone and not sweep.spread else None  # a trail is of one worker at a time
-    row_seconds = spec.limits.row_seconds
-    setup = PrepareSetup(exam.task, spec.source.columns, row_seconds, alone, exam.images)
-    desk = Desk(exam.run.folder, sweep.checkpoint, sweep.number, exam.task, row_seconds, alone)
-    whole = {"batch_size": None, "batch_format": "pyarrow"}
-    rows = ray.data.read_datasource(
-        RowsDatasource(exam.source, groups, alone), override_num_blocks=len(groups), **_tasks(exam, "read")
-    )
-    prepared = rows.map_batches(prepare, **whole, fn_kwargs={"setup": setup}, **_tasks(exam, "prepare"))
-    answered = prepared.map_batches(
+    """All stages. None of them waits for all that comes before it, so memory depends on the blocks in flight alone."""
+    answered = prepared(exam, sweep, groups, hub).map_batches(
         Infer,
-        **whole,
+        **_WHOLE,
         fn_constructor_args=(exam.engine_setup(sweep.checkpoint), hub),
         compute=_engines(exam, sweep, len(groups)),
-        max_task_retries=_TASK_RETRIES,
-        **_ray_names(engine_resources(spec)),
+        max_task_retries=TASK_RETRIES,
+        **ray_names(engine_resources(exam.spec)),
         **placement,
     )
-    return answered.map_batches(finish, **whole, fn_kwargs={"desk": desk}, **_tasks(exam, "finish"))
+    row_seconds = exam.spec.limits.row_seconds
+    desk = Desk(exam.run.folder, sweep.checkpoint, sweep.number, exam.task, row_seconds, _tracer(sweep, hub))
+    return answered.map_batches(finish, **_WHOLE, fn_kwargs={"desk": desk}, **_tasks(exam, "finish"))
+
+
+def tally_of(tally: Mapping[str, Any], kind: ErrorKind) -> int:
+    """Rows of a block that an error of this kind leaves open."""
+    return int(json.loads(tally["retries"]).get(kind, 0))
+
+
+def _tracer(sweep: Sweep, hub: HubClient) -> HubClient | None:
+    """Who hears where each row is: a trail is of one worker at a time."""
+    return hub if sweep.alone and not sweep.spread else None
 
 
 def _tasks(exam: Exam, stage: str) -> dict[str, Any]:
     """Options for the tasks of a stage. Ray admits as many at once as its `memory` has room for, and no more."""
-    remote: dict[str, Any] = {"num_cpus": _prepare_cpus(exam), "max_retries": _TASK_RETRIES}
+    remote: dict[str, Any] = {"num_cpus": _prepare_cpus(exam), "max_retries": TASK_RETRIES}
     capacity, memory, most = exam.spec.capacity, None, None
     if capacity is not None and stage == "read":
         memory, most = capacity.read_memory_mb, capacity.concurrent_reads
@@ -89,7 +119,8 @@ def _tasks(exam: Exam, stage: str) -> dict[str, Any]:
     return {"compute": compute, **({"ray_remote_args": remote} if stage == "read" else remote)}
 
 
-def _ray_names(resources: Mapping[str, float]) -> dict[str, float]:
+def ray_names(resources: Mapping[str, float]) -> dict[str, float]:
+    """Resources under the names that Ray's options have for them."""
     return {{"CPU": "num_cpus", "GPU": "num_gpus"}.get(name, name): amount for name, amount in resources.items()}
 
 

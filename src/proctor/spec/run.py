@@ -64,6 +64,8 @@ class StreamSpec(SpecModel):
     """Blocks that one engine is handed at a time, so that it never waits for the next one."""
     prepare_cpus: float = Field(default=0.5, gt=0)
     """CPUs that Ray reserves for a task that reads and prepares rows."""
+    checkpoints_at_once: int = Field(default=1, ge=1, le=MOST)
+    """Checkpoints whose engines work side by side. Rows are then read and prepared once for all of them."""
 
 
 class RaySpec(SpecModel):
@@ -143,7 +145,13 @@ class RunSpec(SpecModel):
     storage: StorageSpec = StorageSpec()
     """How URLs of object storage are reached."""
     capacity: CapacitySpec | None = None
-    """What the run may take of each node, as `proctor plan` works it out. Default: no limits of its own."""
+    """What the run may take of each node, as `proctor plan` works it out. Default: what `proctor plan` says, and
+    no limits for a small run."""
+
+    @property
+    def engines_at_once(self) -> int:
+        """Engines that work at the same time: the replicas of as many checkpoints as take part at once."""
+        return self.engine.replicas * min(self.stream.checkpoints_at_once, len(self.engine.checkpoints))
 
     @field_validator("run_dir")
     @classmethod
