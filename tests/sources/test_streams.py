@@ -30,7 +30,8 @@ def packed(folder: Path, ending: str, rows: list[dict[str, Any]]) -> Path:
 
 
 def numbered(count: int) -> list[dict[str, Any]]:
-    return [{"n": n, "text": random.Random(n).randbytes(60).hex()} for n in range(count)]
+    texts = random.Random(0)
+    return [{"n": n, "text": texts.randbytes(60).hex()} for n in range(count)]
 
 
 @pytest.fixture
@@ -80,15 +81,17 @@ def test_members_and_frames_may_follow_one_another(tmp_path: Path) -> None:
         assert column(read_rows(JsonlSource(path)), "n") == list(range(10)) * 3
 
 
-@pytest.mark.parametrize("ending", CODECS)
-@pytest.mark.parametrize("damage", ["cut", "cut short", "followed by something else"])
+@pytest.mark.parametrize(
+    ("damage", "ending"),
+    [("cut", ".bz2"), *((what, ending) for what in ("cut", "short", "followed") for ending in (".gz", ".zst"))],
+)
 def test_damage_is_a_row_and_makes_the_run_incomplete(damage: str, ending: str, tmp_path: Path) -> None:
     count = 20_000 if ending == ".bz2" else 8000  # of bz2, a whole block of 900 kB is lost
     path = packed(tmp_path, ending, numbered(count))
     content = bytearray(path.read_bytes())
     if damage == "cut":
         del content[len(content) * 2 // 3 :]
-    elif damage == "cut short":
+    elif damage == "short":
         del content[-2:]
     else:
         content += b"<html>403 Forbidden</html>" * 3
@@ -108,10 +111,9 @@ def test_damage_is_a_row_and_makes_the_run_incomplete(damage: str, ending: str, 
     assert rows[left]["error_message"] == notice
 
 
-@pytest.mark.parametrize("ending", CODECS)
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
 def test_flipped_bytes_lose_no_row_and_are_noticed_where_there_are_checksums(ending: str, tmp_path: Path) -> None:
-    count = 20_000 if ending == ".bz2" else 8000  # of bz2, a whole block of 900 kB is lost
-    path = packed(tmp_path, ending, numbered(count))
+    path = packed(tmp_path, ending, numbered(8000))
     content = bytearray(path.read_bytes())
     for at in range(len(content) * 2 // 3, len(content) * 2 // 3 + 40):
         content[at] ^= 0xFF

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +20,8 @@ T = TypeVar("T")
 Faults = dict[int, Failure]
 """What is wrong with rows of a table, by their position in it."""
 
+_SIDE_BY_SIDE = 8
+"""Image files that are fetched at the same time from object storage, where most of the time goes by waiting."""
 _TAKEN_NAMES = frozenset(field.name for field in BLOCK_FIELDS)
 
 
@@ -105,11 +109,16 @@ class BlockShape:
             yield 0, []
             return
         columns = [table.column(name) for name in names]
+
+        def read(at: int) -> list[Any]:
+            lost = at in rows.faults
+            cells = zip(names, columns, strict=True)
+            return [None if lost else self._cell(rows, at, name, column[at].as_py()) for name, column in cells]
+
         start, size, images = 0, 0, _empty_lists(len(names))
-        for at in range(table.num_rows):
-            for name, column, cells in zip(names, columns, images, strict=True):
-                cell = None if at in rows.faults else self._cell(rows, at, name, column[at].as_py())
-                cells.append(cell)
+        for at, cells in enumerate(_mapped(read, table.num_rows, _SIDE_BY_SIDE if rows.folder.is_remote else 1)):
+            for cell, column in zip(cells, images, strict=True):
+                column.append(cell)
                 size += _bytes_of(cell)
             if size >= BLOCK_BYTES or at == table.num_rows - 1:
                 yield start, images
@@ -135,6 +144,21 @@ class BlockShape:
             else:
                 columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.table(columns, schema=self.columns)
+
+
+def _mapped(read: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
+    """``read(0)``, ``read(1)`` ... in order, by `workers` threads, of which none is far ahead."""
+    if workers == 1:
+        yield from map(read, range(count))
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        coming: deque[Future[T]] = deque()
+        for at in range(count):
+            coming.append(pool.submit(read, at))
+            if len(coming) > workers:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
 
 
 def batches(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:

@@ -7,11 +7,12 @@ its files. Both are small and picklable, and hold no connection and no open file
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from pyroaring import BitMap64
@@ -159,10 +160,9 @@ class RemoteFolder:
 
     def open(self, name: str, version: Version, *, windows: int = 1) -> BinaryIO:
         """The object, as long as it has this version; fetched by ranges."""
-        from proctor.sources.ranged import RangedFile
+        from proctor.sources.ranged import FIRST_BYTES, RangedFile
 
-        # A raw file that always reads in full has all that readers ask of a buffered one.
-        return cast(BinaryIO, RangedFile(self, name, version, windows=windows))
+        return io.BufferedReader(RangedFile(self, name, version, windows=windows), FIRST_BYTES)
 
     def fetch(self, name: str, start: int, end: int, tag: str) -> bytes:
         """The bytes ``start .. end - 1`` of the object that has `tag`.
