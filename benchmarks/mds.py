@@ -53,7 +53,13 @@ def run(rounds: int) -> list[dict[str, Any]]:
     """Measures everything and returns one dict a figure: name, figure, unit, ratio_to, rounds, spread."""
     with tempfile.TemporaryDirectory(prefix="mds-bench-") as place:
         images, tiny = write_images(Path(place) / "images"), write_tiny(Path(place) / "tiny")
-        return [*image_rows(images, rounds), *tiny_rows(tiny, rounds), *memory(images, rounds)]
+        large = write_images(Path(place) / "large", size_limit=None)
+        return [
+            *image_rows(images, rounds),
+            *tiny_rows(tiny, rounds),
+            *memory(images, "64 MB", rounds),
+            *memory(large, "256 MB", rounds),
+        ]
 
 
 def image_rows(path: Path, rounds: int) -> list[dict[str, Any]]:
@@ -95,17 +101,21 @@ def tiny_rows(path: Path, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def memory(path: Path, rounds: int) -> list[dict[str, Any]]:
-    """Peak memory of a fresh process that reads one shard of 64 MB in blocks, over what it has before it begins."""
+def memory(path: Path, size: str, rounds: int) -> list[dict[str, Any]]:
+    """Peak memory of a fresh process that reads one shard in blocks, over what it has before it begins."""
     shard = max(file.stat().st_size for file in path.glob("*.mds"))
     peaks = [child_peaks(path) for _ in range(rounds)]
-    whole = "bytes of the shard"
+    name, whole, block = (
+        f"peak memory of a reader of a shard of {size}",
+        "bytes of the shard",
+        "bytes of its largest block",
+    )
+    heap = [max(peak["anonymous"], peak["arrow"]) for peak in peaks]
+    blocks = [peak["block"] for peak in peaks]
     return [
-        result("peak memory of a reader, anonymous", "x", [peak["anonymous"] / shard for peak in peaks], whole),
-        result(
-            "peak memory of a reader, with the mapped file", "x", [peak["resident"] / shard for peak in peaks], whole
-        ),
-        result("peak memory of a reader, in Arrow's pool", "x", [peak["arrow"] / shard for peak in peaks], whole),
+        result(f"{name}, heap", "x", ratios(heap, blocks), block),
+        result(f"{name}, heap", "x", [one / shard for one in heap], whole),
+        result(f"{name}, with the mapped file", "x", [peak["resident"] / shard for peak in peaks], whole),
     ]
 
 
@@ -176,11 +186,11 @@ DECODE: dict[str, Callable[[bytes], Any]] = {
 }
 
 
-def write_images(path: Path) -> Path:
-    """160 rows of five frames (random bytes: nothing here decodes them), 256 MB in shards of 64 MB."""
+def write_images(path: Path, rows: int = IMAGE_ROWS, **options: Any) -> Path:
+    """Rows of five frames (random bytes: nothing here decodes them), 1.6 MB each, in shards of 64 MB."""
     chance = random.Random(1)
-    with MDSWriter(path, IMAGE_COLUMNS) as writer:
-        for row in range(IMAGE_ROWS):
+    with MDSWriter(path, IMAGE_COLUMNS, **options) as writer:
+        for row in range(rows):
             frames = {
                 f"frame_{n}": chance.randbytes(chance.randint(FRAME_BYTES // 2, FRAME_BYTES * 3 // 2))
                 for n in range(FRAMES)
@@ -225,14 +235,16 @@ def measure_peaks(path: Path) -> dict[str, int]:
     pa.array([b""], pa.binary_view()).cast(pa.large_binary())  # loads Arrow's kernels, 32 MB that every process pays
     Path("/proc/self/clear_refs").write_text("5")  # starts the kernel's peak (VmHWM) anew
     before = status()
-    anonymous = 0
+    anonymous = largest = 0
     for block in source.read(group):
         anonymous = max(anonymous, status()["RssAnon"])
+        largest = max(largest, block.nbytes)
         del block
     after = status()
     return {
         "anonymous": anonymous - before["RssAnon"],
         "resident": after["VmHWM"] - before["VmRSS"],
+        "block": largest,
         "arrow": pa.default_memory_pool().max_memory(),
     }
 
@@ -251,9 +263,11 @@ def ratios(above: list[float], below: list[float]) -> list[float]:
     return [one / other for one, other in zip(above, below, strict=True)]
 
 
-def result(name: str, unit: str, values: list[float], ratio_to: str | None = None) -> dict[str, Any]:
+def result(
+    name: str, unit: str, values: list[float], ratio_to: str | None = None, digits: int | None = None
+) -> dict[str, Any]:
     """One figure: the median of the rounds, and the lowest and highest of them as its spread."""
-    digits = 3 if unit == "x" else 0
+    digits = (3 if unit == "x" else 0) if digits is None else digits
     low, middle, high = (round(value, digits) for value in (min(values), statistics.median(values), max(values)))
     facts = {"rounds": len(values), "spread": [low, high]}
     return {"name": name, "figure": middle, "unit": unit, "ratio_to": ratio_to, **facts}

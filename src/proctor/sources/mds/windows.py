@@ -108,18 +108,16 @@ class RangedData:
         return window.data
 
     def copy(self, to: Sink) -> None:
-        """Writes the whole file, piece by piece.
+        """Writes the whole file, request by request.
 
         Raises:
             ShardError: it cannot be had.
         """
-        from proctor.storage.remote import RemoteError
+        from proctor.storage.remote import PIECE_BYTES
 
-        try:
-            for piece in self.remote.pieces(self.name, 0, self.size, self.seen.tag):
-                to.write(piece)
-        except RemoteError as error:
-            raise shard_error(error) from None
+        cuts = np.append(np.arange(0, self.size, PIECE_BYTES), self.size)
+        for window in self.windows([(cuts[n : n + 1], cuts[n + 1 : n + 2]) for n in range(len(cuts) - 1)]):
+            to.write(window.data.data)
 
     def windows(self, blocks: Sequence[tuple[Ints, Ints]]) -> Iterator[Window]:
         """Windows that are fetched. Rows must be in order, without overlap."""
