@@ -98,7 +98,9 @@ def test_two_engines_in_a_pod_of_64_gb_become_one() -> None:
     assert [(c.key, c.after) for c in made.changes] == [("engine.replicas", 6)]
     (failing,) = made.reasons
     assert failing.what == "engines"
-    assert failing.formula.startswith("6 of 12 find a place; pod: CPUs allow 2, memory allow 2")
+    assert failing.formula == (
+        "6 of 12 find a place; pod, beside a task that reads: CPUs allow 2, memory allows 1 = 39 GB / 20.1 GB"
+    )
     assert made.capacity.engines_per_node == 1
 
 

@@ -156,11 +156,16 @@ class Share:
     head_room: float
 
 
+def engine_room(node: Node, demand: Demand, *, beside_a_task: bool) -> float:
+    """Memory of a node for its engines."""
+    room = node_free(node.ram, node.object_store, engines=0, engine=0, used=node.used + node.services)
+    return room - demand.worker_memory - (demand.task_memory if beside_a_task else 0.0)
+
+
 def engine_limits(node: Node, demand: Demand, *, beside_a_task: bool) -> dict[str, int | None]:
     """How many engines a node holds, by what limits them (None: not limited); `beside_a_task` leaves room for one."""
     cpus = node.cpus - (demand.task_cpus if beside_a_task else 0.0)
-    room = node_free(node.ram, node.object_store, engines=0, engine=0, used=node.used + node.services)
-    room -= demand.worker_memory + (demand.task_memory if beside_a_task else 0.0)
+    room = engine_room(node, demand, beside_a_task=beside_a_task)
     return {
         "GPUs": _by_gpus(node.gpus, demand.engine_gpus),
         "CPUs": _floor(cpus, demand.engine_cpus),

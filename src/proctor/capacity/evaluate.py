@@ -12,6 +12,8 @@ from proctor.capacity.arithmetic import (
     Share,
     cpu_check,
     engine_limits,
+    engine_room,
+    most_engines,
     place,
     store_check,
     task_peak,
@@ -196,7 +198,9 @@ def _engine_checks(spec: RunSpec, demand: Demand, shares: Sequence[Share], nodes
         formula = f"{demand.engines} x {demand.engine_gpus:g} = {need:g} {'<=' if need <= gpus else '>'} {gpus:g}"
         checks.append(Check("gpu", "cluster", "ok" if need <= gpus else "fails", need, gpus, "GPUs", formula))
     placed = sum(share.engines * share.count for share in shares)
-    limits = "; ".join(_limits_text(node, demand) for node in nodes)
+    alone = sum(most_engines(node, demand, beside_a_task=False) * node.count for node in nodes)
+    beside = placed < min(demand.engines, alone)
+    limits = "; ".join(_limits_text(node, demand, beside_a_task=beside) for node in nodes)
     level: Level = "ok" if placed >= demand.engines else "fails"
     formula = f"{placed} of {demand.engines} find a place; {limits}"
     advice = "" if level == "ok" else "fewer engines"
@@ -209,10 +213,12 @@ def _engine_checks(spec: RunSpec, demand: Demand, shares: Sequence[Share], nodes
     return checks
 
 
-def _limits_text(node: Node, demand: Demand) -> str:
-    limits = engine_limits(node, demand, beside_a_task=False)
-    parts = [f"{name} allow {limit}" for name, limit in limits.items() if limit is not None]
-    return f"{node.name}: {', '.join(parts) or 'no limit'}"
+def _limits_text(node: Node, demand: Demand, *, beside_a_task: bool) -> str:
+    limits = engine_limits(node, demand, beside_a_task=beside_a_task)
+    parts = [f"{name} allow {limit}" for name, limit in limits.items() if limit is not None and name != "memory"]
+    room = engine_room(node, demand, beside_a_task=beside_a_task)
+    parts.append(f"memory allows {limits['memory']} = {room / 1e9:.3g} GB / {demand.engine_memory / 1e9:.3g} GB")
+    return f"{node.name}{', beside a task that reads' if beside_a_task else ''}: {', '.join(parts)}"
 
 
 def _memory_checks(demand: Demand, shares: Sequence[Share]) -> list[Check]:
