@@ -134,7 +134,7 @@ def test_many_files_for_many_readers_in_little_room(cache: DiskCache) -> None:
         return get(cache, key, None if number % 4 else SIZE)[0] == content(key)
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(read, range(400)))
+        assert all(pool.map(read, range(150)))
     assert sum(kept(cache).values()) <= cache.limit
     assert not [name for name in kept(cache) if name.endswith(".part")]
 

@@ -266,7 +266,7 @@ def _entries(home: Path, own: int) -> tuple[list[_Entry], int]:
                 continue
             if not item.name.endswith(_PART):
                 finished.append(_Entry(Path(item.path), seen.st_size, seen.st_mtime_ns))
-            elif not _removed_if_dead(Path(item.path)):
+            elif seen.st_size and not _removed_if_dead(Path(item.path)):  # one without bytes was only just made
                 unfinished += seen.st_size
     return finished, unfinished
 

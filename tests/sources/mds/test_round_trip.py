@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tempfile
 from decimal import Decimal
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from PIL import Image
 from pyroaring import BitMap64
 
 from proctor.sources.mds import MDSSource
@@ -101,6 +103,31 @@ def test_rows_come_back(
                 source_row = rows[row["row_id"]]
                 ours = {name: value for name, value in row.items() if name not in FACTS}
                 assert_same(ours, {name: expected(columns[name], source_row[name]) for name in columns})
+
+
+MODES = {"1": 1, "L": 8, "LA": 16, "I;16": 16, "RGB": 24, "RGBA": 32, "CMYK": 32, "I": 32, "F": 32}
+
+
+@st.composite
+def pictures(draw: st.DrawFn) -> Image.Image:
+    mode, width, height = draw(st.sampled_from(sorted(MODES))), draw(st.integers(1, 9)), draw(st.integers(1, 5))
+    size = (width * MODES[mode] + 7) // 8 * height
+    return Image.frombytes(mode, (width, height), draw(st.binary(min_size=size, max_size=size)))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.tuples(pictures(), st.lists(pictures(), max_size=3)), min_size=1, max_size=4))
+def test_raw_images_come_back_as_files_of_the_same_pixels(rows: list[tuple[Image.Image, list[Image.Image]]]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        columns = {"many": "list[pil]", "one": "pil"}
+        path = write(Path(place), columns, [{"one": one, "many": many} for one, many in rows])
+        for row, (one, many) in zip(read_rows(path), rows, strict=True):
+            files = [row["one"], *row["many"]]
+            assert [pixels(Image.open(io.BytesIO(file))) for file in files] == [pixels(image) for image in (one, *many)]
+
+
+def pixels(image: Image.Image) -> tuple[str, tuple[int, int], bytes]:
+    return image.mode, image.size, image.tobytes()
 
 
 def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
