@@ -28,10 +28,13 @@ from proctor.rows import Sample as Row
 from proctor.rows.records import record_schema
 from proctor.sources.base import ReadGroup
 from proctor.sources.samples import to_samples
+from proctor.storage.connect import is_url
 from proctor.tasks import Task
 from proctor.tasks.registry import make_task
 
 _KEPT_SIZES = 64
+_READINGS = 3
+_SHORT_SECONDS = 0.5
 _PREPARED = pa.schema(
     [
         pa.field("row_id", pa.int64()),
@@ -110,6 +113,8 @@ def _measure(
     reading, preparing, writing = _Clock(), _Clock(), _Clock()
     with measured() as read_peak, reading.running():
         blocks = list(order.source.read(group))
+    if not is_url(order.spec.source.path) and reading.seconds < _SHORT_SECONDS:
+        _read_again(order, group, reading)
     prepared = _Prepared()
     with measured() as prepare_peak, preparing.running():
         failure = _prepare(blocks, order, task, prepared, give_up)
@@ -139,6 +144,18 @@ def _measure(
         prompt_chars=prepared.prompt_chars,
     )
     return cost, read_peak.exact and prepare_peak.exact, failure
+
+
+def _read_again(order: SampleOrder, group: ReadGroup, reading: _Clock) -> None:
+    """Keeps the shortest of a few readings: what else the machine does can only lengthen one. (A second reading of
+    remote data may come from a cache, and is none.)"""
+    for _ in range(_READINGS - 1):
+        again = _Clock()
+        with again.running():
+            for _block in order.source.read(group):
+                pass
+        if again.seconds < reading.seconds:
+            reading.seconds, reading.cpu = again.seconds, again.cpu
 
 
 def _prepare(

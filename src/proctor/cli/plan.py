@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from proctor.capacity import Plan as CapacityPlan
     from proctor.runner.plan import Plan
 
-_COLOURS = {"ok": "green", "tight": "yellow", "unknown": "yellow", "fails": "red"}
 _VERDICTS = {"fits": "green", "fits with these changes": "yellow", "refused": "red", "unknown": "yellow"}
 
 
@@ -94,15 +93,15 @@ def _show_capacity(found: CapacityPlan, *, why: bool) -> None:
         stdout.print(f"[red]{check.what}[/] ({escaped(check.where)}): {escaped(check.formula)}", soft_wrap=True)
     for change in found.changes:
         stdout.say(f"  {change.key}: {change.after}    (now: {'default' if change.before is None else change.before})")
-    checks = [
-        (c.what, c.where, c.level, shown(c.need, c.unit), shown(c.have, c.unit), c.formula if why else c.advice)
-        for c in found.checks
-    ]
-    stdout.print(table(["check", "where", "result", "needs", "has", "why" if why else "advice"], checks))
+    checks = [(c.what, c.where, c.level, shown(c.need, c.unit), shown(c.have, c.unit), c.advice) for c in found.checks]
+    stdout.print(table(["check", "where", "result", "needs", "has", "advice"], checks))
+    for check in found.checks if why else ():
+        stdout.say(f"{check.what} ({check.where}): {check.formula}")
     stdout.print(
         table(["node", "engines", "reading", "blocks", "the run", "others", "memory", "to spare"], _node_rows(found))
     )
-    _show_throughput(found)
+    if found.verdict != "refused":
+        _show_throughput(found)
     if why:
         figures = [(f.name, shown(f.value, f.unit), f.origin, f.formula) for f in found.figures]
         stdout.print(table(["number", "value", "origin", "formula"], figures))
@@ -139,7 +138,7 @@ def _show_throughput(found: CapacityPlan) -> None:
             s.stage,
             "-" if s.rows_per_second is None else f"{s.rows_per_second:,.0f}",
             shown(s.cpu_seconds, "s"),
-            s.formula,
+            f"= {s.formula}",
         )
         for s in speed.stages
     ]
