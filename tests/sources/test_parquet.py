@@ -21,6 +21,7 @@ from proctor.rows import UserError
 from proctor.sources.base import BLOCK_BYTES
 from proctor.sources.cells import IMAGE, IMAGES
 from proctor.sources.parquet import ParquetSource
+from proctor.sources.rowgroups import RowGroupReader
 from tests.sources.support import column, errors, picture, read_blocks, read_rows
 
 
@@ -296,7 +297,38 @@ def test_it_travels_without_open_files(tmp_path: Path) -> None:
     assert len(packed) < 2000
     assert column(read_rows(pickle.loads(packed)), "n") == list(range(20))
     gc.collect()
-    assert "a.parquet" not in " ".join(os.path.realpath(link) for link in Path("/proc/self/fd").iterdir())
+    assert str(tmp_path) not in " ".join(os.path.realpath(link) for link in Path("/proc/self/fd").iterdir())
+
+
+def test_blocks_in_order_read_a_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[int, int]] = []
+    plain = RowGroupReader._begin
+
+    def counted(self: RowGroupReader, number: int, batch_rows: int) -> None:
+        begun.append((number, batch_rows))
+        plain(self, number, batch_rows)
+
+    monkeypatch.setattr(RowGroupReader, "_begin", counted)
+    source = ParquetSource(write(tmp_path / "a.parquet", numbered(0, 3000), row_group_size=1500))
+    assert column(read_rows(source, max_rows=64), "n") == list(range(3000))
+    assert begun == [(0, 1024), (1, 1024)]
+    assert column(read_rows(source, BitMap64(range(5, 3000, 7)), max_rows=50), "n") == list(range(5, 3000, 7))
+    assert len(begun) == 4
+    assert column(read_rows(source, BitMap64([1400, 1600])), "n") == [1400, 1600]
+    assert column(read_rows(source, BitMap64([1400])), "n") == [1400]
+    other: ParquetSource = pickle.loads(pickle.dumps(source))
+    assert column(read_rows(other, BitMap64([1500, 1400, 3, 1401]), max_rows=1), "n") == [3, 1400, 1401, 1500]
+
+
+def test_a_file_that_is_replaced_between_two_blocks_is_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", numbered(0, 100), row_group_size=100)
+    source = ParquetSource(path)
+    first, *rest = source.groups(source.expected(), 10)
+    assert sum(block.num_rows for block in source.read(first)) == 10
+    path.unlink()
+    write(path, numbered(0, 70), row_group_size=100)
+    kinds = [block["error_kind"].to_pylist() for group in rest for block in source.read(group)]
+    assert kinds == [["read.corrupt"] * 10] * 9
 
 
 @pytest.mark.slow
@@ -307,6 +339,7 @@ def test_a_row_group_is_never_loaded_whole(tmp_path: Path) -> None:
     code = """
 import sys, pyarrow as pa
 from proctor.sources.parquet import ParquetSource
+from proctor.sources.rowgroups import RowGroupReader
 source = ParquetSource(sys.argv[1])
 groups = source.groups(source.expected(), 1000, 1 << 40)
 print(len(groups), sum(block.num_rows for block in source.read(groups[0])), pa.default_memory_pool().max_memory())

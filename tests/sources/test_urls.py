@@ -13,10 +13,14 @@ import pytest
 from pyroaring import BitMap64
 
 from proctor.rows import UserError
+from proctor.sources.base import Source
 from proctor.sources.files import folder_of
 from proctor.sources.jsonl import JsonlSource
 from proctor.sources.parquet import ParquetSource
-from tests.sources.support import column, errors, picture, read_rows, write_jsonl
+from proctor.sources.webdataset import WebDatasetSource
+from proctor.storage.connect import StorageOptions
+from tests.faults.proxy import Fault, FaultProxy
+from tests.sources.support import column, errors, picture, read_rows, write_jsonl, write_tar
 from tests.storage.bucket import Bucket, served
 
 
@@ -177,3 +181,45 @@ def test_a_file_url_is_a_local_path(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a b.jsonl", rows(3))
     assert folder_of(f"file://{tmp_path}/a%20b.jsonl") == folder_of(path)
     assert len(JsonlSource(f"file://{tmp_path}/a%20b.jsonl").expected()) == 3
+
+
+def test_archives_are_read_by_ranges(bucket: Bucket) -> None:
+    members = [(f"{n:04}.{name}", data) for n in range(40) for name, data in (("png", picture(n)), ("cls", b"%d" % n))]
+    members += [("big.bin", bytes(3_000_000)), ("big.cls", b"40"), ("last.cls", b"41")]
+    write_tar(bucket.root / "data" / "a.tar", members)
+    source = WebDatasetSource(bucket.url("data/a.tar"), storage=bucket.options)
+    assert source.fingerprint() == WebDatasetSource(bucket.root / "data").fingerprint()
+    rows_ = read_rows(pickle.loads(pickle.dumps(source)), BitMap64([0, 7, 39, 41]), max_rows=2)
+    assert column(rows_, "cls") == [0, 7, 39, 41]
+    assert column(rows_, "png") == [picture(0), picture(7), picture(39), None]
+    write_tar(bucket.root / "data" / "a.tar", members[:10])
+    assert set(errors(read_rows(source)).values()) == {"read.failed"}
+    (bucket.root / "data" / "a.tar").unlink()
+    assert set(errors(read_rows(source)).values()) == {"read.missing"}
+
+
+@pytest.mark.slow
+def test_cut_and_silent_connections_cost_nothing_and_those_that_stay_cost_their_rows(
+    bucket: Bucket,
+) -> None:
+    put_parquet(bucket.root / "data")
+    write_jsonl(bucket.root / "data" / "a.jsonl", rows(60))
+    write_tar(bucket.root / "data" / "a.tar", [(f"{n}.cls", b"%d" % n) for n in range(60)])
+    with FaultProxy(bucket.endpoint) as proxy:
+        options = StorageOptions(endpoint=proxy.endpoint, anonymous=True, attempts=3, read_seconds=0.4)
+        passing = [
+            Fault(end, kind, at=at, times=1)
+            for end in ("a.parquet", "b.parquet", "a.jsonl", "a.tar")
+            for kind, at in (("cut", 100), ("stall", 50))
+        ]
+        proxy.faults = [*passing, Fault("a.jsonl", "status", status=503, times=2, methods=("HEAD",))]
+        sources: list[Source] = [
+            kind(bucket.url("data"), storage=options) for kind in (ParquetSource, JsonlSource, WebDatasetSource)
+        ]
+        for source in sources:
+            assert errors(read_rows(source)) == {}
+        assert [fault.times for fault in proxy.faults] == [0] * len(proxy.faults)
+        proxy.faults = [Fault("b.parquet", "cut"), Fault("a.jsonl", "status", status=503), Fault("a.tar", "cut")]
+        fresh = [pickle.loads(pickle.dumps(source)) for source in sources]
+        hit = [errors(read_rows(source)) for source in fresh]
+        assert hit == [dict.fromkeys(range(first, 60), "read.failed") for first in (40, 0, 0)]

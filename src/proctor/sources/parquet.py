@@ -1,9 +1,10 @@
 """Parquet files as a source of rows: ids from the footers alone, blocks read row group by row group.
 
 Column names of a block are those of the file, except that one called like a field of every block gets the prefix
-``parquet_``. What a worker holds in memory is a block, its images, and the largest page (or dictionary) of each column:
-a row group is never loaded whole. A group of rows is read from the start of its row group on, as far as its last row.
-Below a URL, footers and pages are fetched by ranges: of other row groups, nothing is.
+``parquet_``. What a worker holds in memory is a block, its images, a batch of rows, and the largest page (or
+dictionary) of each column: a row group is never loaded whole. A row is reached by reading its row group up to it; a
+process keeps its place in the row group that it read last, so that blocks in order read a row group once in each
+process. Below a URL, footers and pages are fetched by ranges: of other row groups, nothing is.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape
 from proctor.sources.files import CHANGED, DataFile, LocalFolder, Version, ids_between, list_files, open_failure
+from proctor.sources.kept import Kept
 from proctor.sources.planning import Extent, plan_groups
-from proctor.sources.rowgroups import read_rows
+from proctor.sources.rowgroups import RowGroupReader
 from proctor.sources.segments import Segment, blocks_of, check_same_columns, lost, nullable, types_of
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ _FOOTER_BYTES = 64 << 10
 """How much of a file's end is asked for first: most footers fit."""
 _WINDOWS = 8
 """Columns that are read in turn without fetching anything twice."""
+
+_kept: Kept[tuple[DataFile, Version], RowGroupReader] = Kept(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +118,36 @@ class ParquetSource:
     def _segments(self, file: ParquetFile, wanted: list[int]) -> Iterator[Segment]:
         """The wanted rows of a file, in order, as pieces that were read or that share a fault."""
         try:
-            handle = _open(file)
+            key = file.file, file.version if file.file.folder.is_remote else file.file.version()
+            reader = _kept.take(key) or RowGroupReader(_open(*key))
         except OSError as error:
             yield lost(self._shape.file_schema, wanted, open_failure(error))
             return
         except (pa.ArrowException, ValueError) as error:
             yield lost(self._shape.file_schema, wanted, Failure(ErrorKind.READ_CORRUPT, str(error)))
             return
-        with handle:
+        try:
             for number, extent in enumerate(file.row_groups):
                 inside = wanted[
                     bisect_left(wanted, extent.first_row) : bisect_left(wanted, extent.first_row + extent.rows)
                 ]
                 if inside:
-                    yield from self._row_group(handle, number, extent, inside)
+                    yield from self._row_group(reader, number, extent, inside)
+        except BaseException:
+            reader.close()
+            raise
+        if wanted[-1] == file.row_groups[-1].first_row + file.row_groups[-1].rows - 1:
+            reader.close()
+        else:
+            _kept.put_back(key, reader)
 
-    def _row_group(self, handle: pq.ParquetFile, number: int, extent: Extent, wanted: list[int]) -> Iterator[Segment]:
-        if not self._is_as_planned(handle, number, extent):
+    def _row_group(self, reader: RowGroupReader, number: int, extent: Extent, wanted: list[int]) -> Iterator[Segment]:
+        if not self._is_as_planned(reader.file, number, extent):
             yield lost(self._shape.file_schema, wanted, Failure(ErrorKind.READ_CORRUPT, CHANGED))
             return
         batch_rows = max(1, min(_BATCH_ROWS, int(BLOCK_BYTES / max(1.0, extent.row_bytes))))
         done = 0
-        for part in read_rows(handle, number, [row - extent.first_row for row in wanted], batch_rows):
+        for part in reader.read(number, [row - extent.first_row for row in wanted], batch_rows):
             if isinstance(part, Failure):
                 failure = Failure(part.kind, f"row group {number}: {part.message}")
                 yield lost(self._shape.file_schema, wanted[done:], failure)
@@ -153,14 +165,10 @@ class ParquetSource:
         return same_rows and types_of(handle.schema_arrow) == types_of(self._shape.file_schema)
 
 
-def _open(planned: ParquetFile) -> pq.ParquetFile:
+def _open(file: DataFile, version: Version) -> pq.ParquetFile:
     # A buffered stream without pre-buffering: otherwise whole column chunks are loaded before the first row comes.
-    file = planned.file
     return pq.ParquetFile(
-        _arrow_file(file, planned.version if file.folder.is_remote else file.version()),
-        pre_buffer=False,
-        buffer_size=_READ_AHEAD,
-        page_checksum_verification=True,
+        _arrow_file(file, version), pre_buffer=False, buffer_size=_READ_AHEAD, page_checksum_verification=True
     )
 
 

@@ -16,40 +16,65 @@ Rows = tuple[list[int], pa.Table]
 """Positions in the row group, and their rows."""
 
 
-def read_rows(file: pq.ParquetFile, number: int, wanted: Sequence[int], batch_rows: int) -> Iterator[Rows | Failure]:
-    """Yields the rows at the ascending positions `wanted`; then a failure if the rest of them cannot be had.
+class RowGroupReader:
+    """An open Parquet file, and how far its last row group was read: a later row of that is read on to from there.
 
-    A column's pages follow one another without a table of contents: what lies behind a damaged page is lost with it.
+    Args:
+        file: the file.
     """
-    left = list(wanted)
-    failure = yield from _read_batches(file, number, left, batch_rows)
-    if failure is not None and failure.kind is ErrorKind.READ_CORRUPT and batch_rows > 1:
-        # The damage lies somewhere in a batch: the rows in front of it are still there, one by one.
-        failure = yield from _read_batches(file, number, left, 1)
-    if failure is not None:
-        yield failure
 
+    def __init__(self, file: pq.ParquetFile) -> None:
+        self.file = file
+        self._number = -1
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._batch: pa.RecordBatch | None = None  # the batch that was read last
+        self._start = 0  # the position of its first row
 
-def _read_batches(
-    file: pq.ParquetFile, number: int, left: list[int], batch_rows: int
-) -> Generator[Rows, None, Failure | None]:
-    """Reads on from the start of the row group until nothing is `left` (which shrinks) or reading fails."""
-    batches = file.iter_batches(batch_size=batch_rows, row_groups=[number], use_threads=False)
-    start = 0
-    while left:
-        try:
-            batch = next(batches, None)
-        except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-            return _failure(error)
-        if batch is None:
-            return Failure(ErrorKind.READ_CORRUPT, f"holds only {start:,} rows")
-        end = start + batch.num_rows
-        positions = left[: bisect_left(left, end)]
-        if positions:
-            yield positions, rows_at(batch, [position - start for position in positions])
-            del left[: len(positions)]
-        start = end
-    return None
+    def close(self) -> None:
+        """Closes the file."""
+        self._batches, self._batch = iter(()), None
+        self.file.close(force=True)
+
+    def read(self, number: int, wanted: Sequence[int], batch_rows: int) -> Iterator[Rows | Failure]:
+        """Yields the rows at the ascending positions `wanted`; then a failure if the rest of them cannot be had.
+
+        A column's pages follow one another without a table of contents: what lies behind a damaged page is lost with
+        it.
+        """
+        left = list(wanted)
+        if number != self._number or left[0] < self._start:
+            self._begin(number, batch_rows)
+        failure = yield from self._read_on(left)
+        if failure is not None and failure.kind is ErrorKind.READ_CORRUPT and batch_rows > 1:
+            # The damage lies somewhere in a batch: the rows in front of it are still there, one by one.
+            self._begin(number, 1)
+            failure = yield from self._read_on(left)
+        if failure is not None:
+            self._number = -1
+            yield failure
+
+    def _begin(self, number: int, batch_rows: int) -> None:
+        self._number, self._batch, self._start = number, None, 0
+        self._batches = self.file.iter_batches(batch_size=batch_rows, row_groups=[number], use_threads=False)
+
+    def _read_on(self, left: list[int]) -> Generator[Rows, None, Failure | None]:
+        """Reads until nothing is `left` (which shrinks) or reading fails."""
+        while left:
+            end = self._start + (self._batch.num_rows if self._batch is not None else 0)
+            positions = left[: bisect_left(left, end)]
+            if positions:
+                assert self._batch is not None
+                del left[: len(positions)]
+                yield positions, rows_at(self._batch, [position - self._start for position in positions])
+                continue
+            self._start, self._batch = end, None
+            try:
+                self._batch = next(self._batches, None)
+            except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+                return _failure(error)
+            if self._batch is None:
+                return Failure(ErrorKind.READ_CORRUPT, f"holds only {end:,} rows")
+        return None
 
 
 def _failure(error: Exception) -> Failure:

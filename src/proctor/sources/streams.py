@@ -11,7 +11,6 @@ file, which are too large a unit of work and of loss. Memory is that of the deco
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -20,16 +19,15 @@ import pyarrow as pa
 from typing_extensions import Buffer, override
 
 from proctor.sources.files import DataFile, Version
+from proctor.sources.kept import Kept
 
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 COMPRESSIONS = (".gz", ".zst", ".bz2")
 """Endings of files that are compressed as a whole."""
 _BUFFER = 64 << 10
 """Bytes that are unpacked at a time; so much in front of damage is lost with it."""
-_KEPT_OPEN = 2
 
-_kept: dict[tuple[DataFile, Version], BinaryIO] = {}
-_lock = threading.Lock()
+_kept: Kept[tuple[DataFile, Version], BinaryIO] = Kept(2)
 
 
 def is_compressed(name: str) -> bool:
@@ -58,27 +56,16 @@ def reading(file: DataFile, planned: Version, offset: int = 0) -> Iterator[Binar
     except BaseException:
         stream.close()
         raise
-    _put_back(file, version, stream)
+    _kept.put_back((file, version), stream)
 
 
 def _taken(file: DataFile, version: Version, offset: int) -> BinaryIO:
-    with _lock:
-        stream = _kept.pop((file, version), None)
+    stream = _kept.take((file, version))
     if stream is not None and stream.tell() <= offset:
         return stream
     if stream is not None:
         stream.close()
     return io.BufferedReader(_Inflated(file, version), _BUFFER)
-
-
-def _put_back(file: DataFile, version: Version, stream: BinaryIO) -> None:
-    with _lock:
-        spare = [_kept.pop((file, version), None)]
-        _kept[file, version] = stream
-        spare += [_kept.pop(next(iter(_kept))) for _ in range(len(_kept) - _KEPT_OPEN)]
-    for other in spare:
-        if other is not None:
-            other.close()
 
 
 def advance(stream: BinaryIO, offset: int) -> bool:
