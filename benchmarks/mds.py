@@ -105,17 +105,13 @@ def memory(path: Path, size: str, rounds: int) -> list[dict[str, Any]]:
     """Peak memory of a fresh process that reads one shard in blocks, over what it has before it begins."""
     shard = max(file.stat().st_size for file in path.glob("*.mds"))
     peaks = [child_peaks(path) for _ in range(rounds)]
-    name, whole, block = (
-        f"peak memory of a reader of a shard of {size}",
-        "bytes of the shard",
-        "bytes of its largest block",
-    )
-    heap = [max(peak["anonymous"], peak["arrow"]) for peak in peaks]
+    name, whole, block = f"reader of a shard of {size}, peak", "bytes of the shard", "bytes of its largest block"
     blocks = [peak["block"] for peak in peaks]
     return [
-        result(f"{name}, heap", "x", ratios(heap, blocks), block),
-        result(f"{name}, heap", "x", [one / shard for one in heap], whole),
-        result(f"{name}, with the mapped file", "x", [peak["resident"] / shard for peak in peaks], whole),
+        result(f"{name} in Arrow's pool", "x", ratios([peak["arrow"] for peak in peaks], blocks), block),
+        result(f"{name} of anonymous memory", "x", ratios([peak["anonymous"] for peak in peaks], blocks), block),
+        result(f"{name} of anonymous memory", "x", [peak["anonymous"] / shard for peak in peaks], whole),
+        result(f"{name} with the mapped file", "x", [peak["resident"] / shard for peak in peaks], whole),
     ]
 
 

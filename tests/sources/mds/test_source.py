@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
@@ -63,6 +64,23 @@ def test_blocks_are_bounded_in_bytes(tmp_path: Path) -> None:
     blocks = list(source.read(group))
     assert [block.num_rows for block in blocks] == [1, 1, 1, 3, 1]
     assert max(block.nbytes for block in blocks if block.num_rows > 1) < BLOCK_BYTES + 1000
+
+
+def test_one_block_at_a_time_is_in_memory(tmp_path: Path) -> None:
+    path = write(tmp_path, {"data": "bytes", "id": "int"}, [{"data": bytes(5 << 20), "id": n} for n in range(12)])
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    source = MDSSource(path)
+    (group,) = source.groups(source.expected(), 100, max_bytes=1 << 40)
+    pa.set_memory_pool(pool)
+    try:
+        sizes = []
+        for block in source.read(group):
+            sizes.append(block.nbytes)
+            del block
+    finally:
+        pa.set_memory_pool(before)
+    assert len(sizes) == 4
+    assert max(sizes) <= pool.max_memory() < 1.01 * max(sizes)
 
 
 def test_blocks_are_bounded_in_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

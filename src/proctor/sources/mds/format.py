@@ -69,10 +69,12 @@ def decode_blocks(
     starts, ends, faults = table.ranges(rows)
     cuts = list(_cuts(starts, ends, data.gap, max_bytes, max_rows))
     windows = data.windows([(starts[begin:end], ends[begin:end]) for begin, end in cuts])
-    for (begin, end), window in zip(cuts, windows, strict=True):
+    for begin, end in cuts:
+        window = next(windows)
         known = {row - begin: what for row, what in faults.items() if begin <= row < end} if faults else {}
         lengths = ends[begin:end] - starts[begin:end]
         yield _decode_block(window.data, layout, rows[begin:end], window.starts, window.starts + lengths, known)
+        del window  # before the next one comes
 
 
 def _cuts(starts: Ints, ends: Ints, gap: int, max_bytes: int, max_rows: int) -> Iterator[tuple[int, int]]:

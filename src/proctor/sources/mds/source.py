@@ -121,8 +121,11 @@ class MDSSource:
             shard = open_shard(self._index.files, info, verify_hashes=verify, cache=self._cache)
             layout = ShardLayout(self._index.columns, info.sizes)
             for block in decode_blocks(shard.data, shard.table, layout, rows, BLOCK_BYTES, BLOCK_ROWS):
-                yield self._block(info, block, shard.table.notice)
                 done += len(block.rows)
+                table = self._block(info, block, shard.table.notice)
+                del block
+                yield table
+                del table  # the next block is decoded when this one is gone, if whoever takes them lets go, too
         except ShardError as error:
             yield from self._failed_blocks(info, rows[done:], error)
 

@@ -130,6 +130,7 @@ class RangedData:
                 for _ in plan.requests:
                     data = next(arrivals)
                 yield Window(data, plan.starts)
+                del data
 
     def _jobs(self, plans: Sequence[_Plan]) -> Iterator[Job[Bytes]]:
         from proctor.storage.ahead import Job
