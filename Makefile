@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: setup setup-vllm demo test bench faults soak lint docs clean help
+.PHONY: setup setup-vllm demo test bench faults scale soak lint docs clean help
 
 help:
 	@echo "make setup   the environment, in $(VENV)"
@@ -17,6 +17,7 @@ help:
 	@echo "make lint    formatting, style, types, import floors, dependencies, docs"
 	@echo "make bench   run the benchmarks (one: make bench ONLY=mds)"
 	@echo "make faults  the fault matrix (a part: make faults ONLY=\"engine.segfault data.image\" SYSTEMS=proctor)"
+	@echo "make scale   10,000, 100,000 and 1,000,000 rows of 5 to 10 JPEGs in a run each (ROWS=, DATA=directory to keep)"
 	@echo "make soak    100,000 rows under random faults, at most 30 minutes (ROWS=, SEED=, MINUTES=)"
 
 setup: $(VENV)/.done
@@ -35,8 +36,9 @@ demo: setup
 	$(BIN)/proctor demo --out demo-run
 	@echo "demo done: open demo-run/run/report.html"
 
+# Two at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start.
 test: setup setup-vllm
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
 	@echo "tests done"
 
 lint: setup
@@ -53,6 +55,9 @@ bench: setup
 
 faults: setup
 	$(BIN)/python -m benchmarks.faults $(if $(ONLY),--only $(ONLY)) $(if $(SYSTEMS),--systems $(SYSTEMS)) $(if $(JOBS),--jobs $(JOBS))
+
+scale: setup
+	$(BIN)/python -m benchmarks.scale $(if $(ROWS),--rows $(ROWS)) $(if $(DATA),--data $(DATA))
 
 soak: setup
 	$(BIN)/python -m benchmarks.soak $(if $(ROWS),--rows $(ROWS)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
