@@ -122,7 +122,7 @@ def cluster_of(spec: RunSpec) -> Cluster:
     """
     if spec.ray.address is not None:
         return running_cluster(spec.ray.address)
-    wanted = spec.engine.replicas * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
+    wanted = spec.engines_at_once * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
     store = spec.ray.object_store_mb
     return this_machine(
         cpus=spec.ray.cpus or max(machine.cpu_count(), round(wanted + 0.5)),

@@ -155,7 +155,7 @@ def _demand(spec: RunSpec, facts: Facts, *, task: float, engine: float) -> Deman
     capacity = spec.capacity or CapacitySpec()
     given = [count for count in (capacity.concurrent_reads, capacity.prepare_workers) if count is not None]
     return Demand(
-        engines=spec.engine.replicas,
+        engines=spec.engines_at_once,
         engine_cpus=spec.engine.cpus_per_replica,
         engine_gpus=spec.engine.gpus_per_replica,
         engine_memory=max(engine, (capacity.engine_memory_mb or 0) * _MB),
