@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from proctor.rows import ErrorKind, UserError
-from proctor.sources.files import DataFile, LocalFolder, ids_between, list_files, open_failure
+from proctor.sources.files import DataFile, LocalFolder, ids_between, open_failure
+from proctor.sources.listing import list_files
 
 
 def test_a_directory_gives_its_files_by_name_without_hidden_ones(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from pyroaring import BitMap64
 
 from proctor.rows import UserError
 from proctor.sources.base import Source
-from proctor.sources.files import folder_of
 from proctor.sources.jsonl import JsonlSource
+from proctor.sources.listing import folder_of
 from proctor.sources.parquet import ParquetSource
 from proctor.sources.webdataset import WebDatasetSource
 from proctor.storage.connect import StorageOptions

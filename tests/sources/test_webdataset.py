@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import random
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -253,3 +254,25 @@ def test_many_groups_of_a_compressed_archive_unpack_it_once(tmp_path: Path, monk
     assert len(opened) == 1
     assert column(read_rows(source, BitMap64([7])), "cls") == [7]
     assert len(opened) == 2
+
+
+def test_mutated_archives_lose_no_row_in_silence(tmp_path: Path) -> None:
+    names = [f"{'d/' * 60 if n == 3 else ''}{n:03}.{ending}" for n in range(6) for ending in ("cls", "txt")]
+    path = write_tar(tmp_path / "a.tar", [(name, b"1") for name in names], tarfile.PAX_FORMAT)
+    content, choose, opened = path.read_bytes(), random.Random(0), 0
+    for _ in range(150):
+        changed = bytearray(content)
+        for _ in range(choose.choice([1, 1, 3, 20])):
+            changed[choose.randrange(len(changed) - 3000)] = choose.randrange(256)
+        if choose.random() < 0.2:
+            del changed[choose.randrange(len(changed)) :]
+        path.write_bytes(changed)
+        try:
+            source = WebDatasetSource(path)
+        except UserError:
+            continue
+        rows = read_rows(source)
+        whole = [row for row in rows if row["error_kind"] is None]
+        assert len(whole) >= 6 or any(row["error_kind"] or row["notice"] for row in rows)
+        opened += 1
+    assert opened > 100

@@ -20,8 +20,9 @@ from pyroaring import BitMap64
 from proctor.rows import UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape, RawRows
-from proctor.sources.files import DataFolder, FileError, folder_of, ids_between
+from proctor.sources.files import DataFolder, FileError, ids_between
 from proctor.sources.jsonrows import RowError, decode_row, discover, schema_of, table_of
+from proctor.sources.listing import folder_of
 from proctor.sources.planning import Extent, plan_groups
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape
-from proctor.sources.files import CHANGED, DataFile, LocalFolder, Version, ids_between, list_files, open_failure
+from proctor.sources.files import CHANGED, DataFile, LocalFolder, Version, ids_between, open_failure
 from proctor.sources.kept import Kept
+from proctor.sources.listing import list_files
 from proctor.sources.planning import Extent, plan_groups
 from proctor.sources.rowgroups import RowGroupReader
 from proctor.sources.segments import Segment, blocks_of, check_same_columns, lost, nullable, types_of

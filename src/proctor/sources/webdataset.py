@@ -32,8 +32,9 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape, RawRows, batches
-from proctor.sources.files import CHANGED, DataFile, Version, ids_between, list_files, open_failure
+from proctor.sources.files import CHANGED, DataFile, Version, ids_between, open_failure
 from proctor.sources.jsonrows import JSON_METADATA
+from proctor.sources.listing import list_files
 from proctor.sources.planning import Extent, plan_groups
 from proctor.sources.streams import COMPRESSIONS, reading
 from proctor.sources.tarmembers import Damage, Member, members
