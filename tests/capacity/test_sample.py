@@ -76,6 +76,15 @@ def test_the_largest_row_of_a_shard_is_known_without_reading_it(tmp_path: Path) 
     assert found.largest_row == pytest.approx(20 * len(picture(120, 160)), rel=0.05)
 
 
+def test_images_are_prepared_as_the_spec_asks(tmp_path: Path) -> None:
+    found = sampled(mds(tmp_path / "data", 40, images={"resize": 1200}))
+    assert found.trouble is None
+    size = found.image_rows[0][0]
+    assert size.height * size.width <= 1200
+    # resized images travel as their pixels, three bytes each, and are fewer bytes than the JPEGs here
+    assert found.f_prepared == pytest.approx(3 * size.height * size.width / len(picture(120, 160)), rel=0.1)
+
+
 def test_base64_in_json_lines_shrinks_in_arrow(tmp_path: Path) -> None:
     import base64
 

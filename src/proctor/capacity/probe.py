@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -21,7 +22,10 @@ import pyarrow as pa
 from proctor.capacity.memory import measured
 from proctor.capacity.rowcost import BlockCost, ImageSize, SampleOrder
 from proctor.capacity.sample import Sample
-from proctor.images import DecodeError, check
+from proctor.images import DecodeError
+from proctor.images.formats import OPENERS, sniff
+from proctor.images.rules import ImageRules, treat
+from proctor.images.setup import image_rules
 from proctor.results import write_records
 from proctor.rows import ErrorKind, Failure, told
 from proctor.rows import Sample as Row
@@ -45,24 +49,32 @@ _PREPARED = pa.schema(
 )
 
 
+class _Way(NamedTuple):
+    """How rows are prepared: by which task, and what is done to their images."""
+
+    task: Task
+    rules: ImageRules
+
+
 class _Prepared:
     """Rows as they go to an engine, and what was seen of them on the way."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
-        self.sizes: list[tuple[ImageSize, ...]] = []
         self.taken = self.failed = self.images = self.prompt_chars = 0
 
-    def add(self, row: Row, task: Task) -> None:
-        """Decodes and checks the images and makes the prompt, as a run does."""
-        self.images += len(row.images)
-        sizes = tuple(ImageSize(height, width) for width, height in (check(image).size for image in row.images))
-        prompt = msgspec.json.encode(task.prompt(row)).decode()
-        target = msgspec.json.encode(task.target(row)).decode()
-        self.rows.append({"row_id": row.row_id, "prompt": prompt, "target": target, "images": list(row.images)})
+    def add(self, row: Row, way: _Way) -> None:
+        """Decodes, checks and perhaps resizes the images and makes the prompt, as a run does."""
+        images = [treat(image, way.rules).data for image in row.images]
+        self.images += len(images)
+        prompt = msgspec.json.encode(way.task.prompt(row)).decode()
+        target = msgspec.json.encode(way.task.target(row)).decode()
+        self.rows.append({"row_id": row.row_id, "prompt": prompt, "target": target, "images": images})
         self.prompt_chars = max(self.prompt_chars, len(prompt))
-        if len(self.sizes) < _KEPT_SIZES:
-            self.sizes.append(sizes)
+
+    def sizes(self) -> tuple[tuple[ImageSize, ...], ...]:
+        """Sizes of the images of the first rows, as they travel, from their headers."""
+        return tuple(tuple(map(_size, row["images"])) for row in self.rows[:_KEPT_SIZES])
 
 
 class _Clock:
@@ -85,12 +97,12 @@ def main(result: Path, order: SampleOrder) -> None:
     found: list[BlockCost] = []
     exact, trouble = True, None
     try:
-        task = make_task(order.spec.task, order.spec.source.columns)
-        _warm_up(order, task)
+        way = _Way(make_task(order.spec.task, order.spec.source.columns), image_rules(order.spec))
+        _warm_up(order, way)
         for group in order.groups:
             if found and time.monotonic() >= give_up:
                 break
-            cost, was_exact, failure = _measure(order, group, task, give_up)
+            cost, was_exact, failure = _measure(order, group, way, give_up)
             exact, trouble = exact and was_exact, trouble or failure
             found.append(cost)
     except Exception as error:  # whatever a source or a task raises, the plan says so
@@ -100,16 +112,14 @@ def main(result: Path, order: SampleOrder) -> None:
     result.write_bytes(msgspec.json.encode(Sample(tuple(found), trouble, exact)))
 
 
-def _warm_up(order: SampleOrder, task: Task) -> None:
+def _warm_up(order: SampleOrder, way: _Way) -> None:
     """Does everything once with one row: imports and caches are then no part of what is measured."""
     ids = order.groups[0].row_ids
     group = next(iter(order.source.groups(ids[:1], 1)))
-    _measure(order, group, task, time.monotonic())
+    _measure(order, group, way, time.monotonic())
 
 
-def _measure(
-    order: SampleOrder, group: ReadGroup, task: Task, give_up: float
-) -> tuple[BlockCost, bool, Failure | None]:
+def _measure(order: SampleOrder, group: ReadGroup, way: _Way, give_up: float) -> tuple[BlockCost, bool, Failure | None]:
     reading, preparing, writing = _Clock(), _Clock(), _Clock()
     with measured() as read_peak, reading.running():
         blocks = list(order.source.read(group))
@@ -117,10 +127,10 @@ def _measure(
         _read_again(order, group, reading)
     prepared = _Prepared()
     with measured() as prepare_peak, preparing.running():
-        failure = _prepare(blocks, order, task, prepared, give_up)
+        failure = _prepare(blocks, order, way, prepared, give_up)
         table = pa.Table.from_pylist(prepared.rows, schema=_PREPARED)
     with writing.running():
-        _write(prepared.rows, task, order.folder)
+        _write(prepared.rows, way.task, order.folder)
     rows = sum(block.num_rows for block in blocks)
     share = prepared.taken / max(1, rows)
     cost = BlockCost(
@@ -140,7 +150,7 @@ def _measure(
         prepared_bytes=table.nbytes,
         write_cpu=writing.cpu,
         images=prepared.images,
-        image_rows=tuple(prepared.sizes),
+        image_rows=prepared.sizes(),
         prompt_chars=prepared.prompt_chars,
     )
     return cost, read_peak.exact and prepare_peak.exact, failure
@@ -159,7 +169,7 @@ def _read_again(order: SampleOrder, group: ReadGroup, reading: _Clock) -> None:
 
 
 def _prepare(
-    blocks: Sequence[pa.Table], order: SampleOrder, task: Task, prepared: _Prepared, give_up: float
+    blocks: Sequence[pa.Table], order: SampleOrder, way: _Way, prepared: _Prepared, give_up: float
 ) -> Failure | None:
     """Prepares rows until the time is over, at least one; the first failure."""
     first: Failure | None = None
@@ -167,21 +177,27 @@ def _prepare(
         if prepared.taken and time.monotonic() >= give_up:
             break
         prepared.taken += 1
-        failure = _prepare_row(row, task, prepared) if isinstance(row, Row) else row.failure
+        failure = _prepare_row(row, way, prepared) if isinstance(row, Row) else row.failure
         if failure is not None:
             prepared.failed += 1
             first = first or failure
     return first
 
 
-def _prepare_row(row: Row, task: Task, prepared: _Prepared) -> Failure | None:
+def _prepare_row(row: Row, way: _Way, prepared: _Prepared) -> Failure | None:
     try:
-        prepared.add(row, task)
+        prepared.add(row, way)
     except DecodeError as error:
         return Failure(ErrorKind.PREPARE_DECODE, str(error))
     except Exception as error:  # a user's task may raise anything
         return Failure(ErrorKind.PREPARE_FAILED, told(error))
     return None
+
+
+def _size(image: bytes) -> ImageSize:
+    """Size of an image that was decoded before."""
+    opened = OPENERS[sniff(image) or ""](BytesIO(image))
+    return ImageSize(opened.height, opened.width)
 
 
 def _write(rows: Sequence[dict[str, Any]], task: Task, folder: str) -> None:
