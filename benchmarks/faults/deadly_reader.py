@@ -52,12 +52,12 @@ def main() -> None:
     from proctor.cli import main as proctor
     from proctor.runner import exam
 
-    rows, make_source = frozenset(map(int, sys.argv.pop(1).split(","))), exam.make_source
+    rows, source_of = frozenset(map(int, sys.argv.pop(1).split(","))), exam.source_of
 
     def make(*arguments: Any) -> DeadlySource:
-        return DeadlySource(make_source(*arguments), rows)
+        return DeadlySource(source_of(*arguments), rows)
 
-    exam.make_source = make
+    exam.source_of = make
     proctor()
 
 

@@ -11,7 +11,7 @@ import pytest
 from proctor.api import run
 from proctor.runner import exam as exam_module
 from proctor.runner.outcome import RunOutcome
-from proctor.sources.registry import make_source
+from proctor.sources.registry import source_of
 from proctor.spec import PythonTaskSpec, RunSpec
 from tests.faults.killers import DeadlySource
 from tests.runner.helpers import MakeSpec
@@ -55,9 +55,9 @@ def test_a_row_that_kills_its_worker_is_named(make_spec: MakeSpec, task: str, ro
 
 def with_deadly_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str) -> None:
     def make(*arguments: Any) -> DeadlySource:
-        return DeadlySource(make_source(*arguments), 37, way, tmp_path / "struck")
+        return DeadlySource(source_of(*arguments), 37, way, tmp_path / "struck")
 
-    monkeypatch.setattr(exam_module, "make_source", make)
+    monkeypatch.setattr(exam_module, "source_of", make)
 
 
 def test_a_row_that_kills_its_reader_is_named(

@@ -18,9 +18,8 @@ from proctor.capacity.sample import SAMPLE_SECONDS, take_sample
 from proctor.capacity.throughput import Throughput, throughput
 from proctor.rows import UserError
 from proctor.sources.base import Source
-from proctor.sources.registry import make_source
+from proctor.sources.registry import source_of
 from proctor.spec import CapacitySpec, RunSpec
-from proctor.storage.connect import StorageOptions
 
 Verdict = Literal["fits", "fits with these changes", "refused", "unknown"]
 """``unknown``: nothing speaks against the run, but no row of the sample could be used, so that nothing is measured."""
@@ -136,7 +135,7 @@ def plan(
         UserError: the source or a model cannot be used at all.
     """
     if source is None:
-        source = make_source(spec.source, StorageOptions(**spec.storage.model_dump()))
+        source = source_of(spec)
     expected = source.expected()
     if not expected:
         raise UserError("no rows: nothing to plan", where=spec.source.path)

@@ -17,7 +17,7 @@ from proctor.rows import Sampling, UserError
 from proctor.rows.records import record_schema
 from proctor.runner.infer import EngineSetup
 from proctor.sources.base import Source
-from proctor.sources.registry import make_source
+from proctor.sources.registry import source_of
 from proctor.sources.samples import check_columns
 from proctor.spec import Checkpoint, PythonTaskSpec, RunSpec, anchored
 from proctor.spec.engine import LocalEngineBase
@@ -48,7 +48,7 @@ class Exam:
         """
         spec = anchored(spec, Path.cwd())  # workers have working directories of their own
         storage = StorageOptions(**spec.storage.model_dump())
-        source = make_source(spec.source, storage)
+        source = source_of(spec)
         check_columns(source.columns(), spec.source.columns)
         _check_template(spec, source)
         task = make_task(spec.task, spec.source.columns)

@@ -18,6 +18,7 @@ from proctor.spec import (
     LanceSourceSpec,
     MdsSourceSpec,
     ParquetSourceSpec,
+    RunSpec,
     SourceSpec,
     WebDatasetSourceSpec,
 )
@@ -26,6 +27,17 @@ from proctor.spec.source import is_expression
 if TYPE_CHECKING:
     from proctor.storage.cache import DiskCache
     from proctor.storage.connect import StorageOptions
+
+
+def source_of(spec: RunSpec) -> Source:
+    """The source of a run, reached as its `storage` says.
+
+    Raises:
+        UserError: there is no such data, or it is not sound.
+    """
+    from proctor.storage.connect import StorageOptions
+
+    return make_source(spec.source, StorageOptions(**spec.storage.model_dump()))
 
 
 def make_source(spec: SourceSpec, storage: StorageOptions | None = None) -> Source:

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from proctor.images import DecodeError, decode
 from proctor.rows import Sample
-from proctor.sources.registry import make_source
+from proctor.sources.registry import source_of
 from proctor.sources.samples import to_samples
 from proctor.spec import RunSpec
 
@@ -25,7 +25,7 @@ def read_images(spec: RunSpec, row_ids: Collection[int]) -> dict[int, tuple[byte
     Raises:
         ProctorError, OSError, ValueError: the source is not there any more, or not as it was.
     """
-    source = make_source(spec.source)
+    source = source_of(spec)
     wanted = BitMap64(row_ids) & source.expected()
     images: dict[int, tuple[bytes, ...]] = {}
     for group in source.groups(wanted, max(1, len(wanted))):
