@@ -58,6 +58,7 @@ def timely(items: Iterable[T], seconds: float = READ_SECONDS) -> Iterator[T]:
             except StopIteration:
                 return
         yield item
+        del item  # a block goes before the next one is made
 
 
 @contextmanager
