@@ -41,7 +41,7 @@ class Settings:
     seed: int = 1
     minutes: float = 30.0
     every: float = 5.0
-    large_every: float = 100.0
+    large_every: float = 180.0
     row_ms: float = 4.0
     block_rows: int = 512
 
