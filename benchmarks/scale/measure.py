@@ -24,7 +24,7 @@ from benchmarks.faults.processes import MARK
 from benchmarks.soak.roles import by_role
 from proctor.results import RunDir
 
-PAUSE = 1.0
+PAUSE = 2.0
 MB = 1e6
 STAGES = {
     "worker.reading": "read and prepare",
@@ -41,8 +41,9 @@ class Watch:
     """What was seen of a run's processes.
 
     Attributes:
-        curve: one entry a look: seconds, and MB of each role (memory of its own, all its processes together), with
-            ``store`` (pages of the object store that were touched) and ``all`` (everything together).
+        curve: one entry a look: seconds, and MB of each role, all its processes together, with ``processes`` of each
+            and ``all``. Memory is proportional (Linux's PSS): what several processes share, such as libraries and the
+            object store, counts once in all.
         cpu: CPU seconds by role.
         spilled: most bytes that Ray had spilled to disk.
     """
@@ -151,16 +152,20 @@ def _look(mark: str, watch: Watch, stop: threading.Event) -> None:
         look: dict[str, float] = defaultdict(float)
         for role, process in by_role(mark):
             with contextlib.suppress(psutil.Error, OSError):
-                memory, cpu = process.memory_info(), sum(process.cpu_times()[:2])
-                key = (process.pid, process.create_time())
-                watch.cpu[role] += cpu - before.get(key, cpu if role == "worker" else 0.0)
+                cpu, key = sum(process.cpu_times()[:2]), (process.pid, process.create_time())
+                watch.cpu[role] += cpu - before.get(key, 0.0)
                 before[key] = cpu
-                look[role] += (memory.rss - memory.shared) / MB
-                if "raylet" in process.name():
-                    look["store"] = memory.shared / MB
-        look["all"] = sum(look.values())
+                look[role] += _proportional(process.pid)
+                look[f"{role} processes"] += 1
+        look["all"] = sum(megabytes for name, megabytes in look.items() if not name.endswith(" processes"))
         watch.curve.append({"seconds": time.monotonic() - began, **look})
         watch.spilled = max(watch.spilled, _spilled())
+
+
+def _proportional(pid: int) -> float:
+    """MB."""
+    with Path(f"/proc/{pid}/smaps_rollup").open() as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / MB
 
 
 def _spilled() -> int:

@@ -21,7 +21,7 @@ PLAN_SLACK = 0.25
 """The memory that was planned may differ by so much from what was taken."""
 DRIVER_GROWTH_MB = 60.0
 """Driver memory, ten times the rows: what counts as flat, beside Ray's own warm-up."""
-ROLES = ("driver", "worker.reading", "actor", "engine", "worker.writing", "store", "all")
+ROLES = ("driver", "worker.reading", "worker.writing", "actor", "engine", "hub", "ray", "all")
 
 
 def line(found: Measured) -> str:
@@ -132,8 +132,8 @@ def _lines(result: dict[str, Any], found: Sequence[Measured]) -> list[str]:
         f"{result['date']}, {result['machine']}, {', '.join(f'{k} {v}' for k, v in result['versions'].items())}.",
         "",
         f"{settings['images']:,} JPEGs, {settings['bytes'] / 1e9:.2f} GB, blocks of {settings['block_rows']} rows, the "
-        "scripted engine. Memory: peak of what all processes of a role have for themselves; store: pages of the object "
-        "store that were touched; rows/s: between the first and the last record.",
+        "scripted engine. Memory: peak over all processes of a role, proportional (PSS), so that libraries and the "
+        "object store count once in all; rows/s: between the first and the last record.",
         "",
         f"**{'All holds.' if not result['failures'] else 'Does not hold: ' + '; '.join(result['failures'])}**",
         "",
