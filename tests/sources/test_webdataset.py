@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import pickle
 import random
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -92,9 +94,9 @@ def test_names_are_split_as_the_convention_says(format_: str, tmp_path: Path) ->
 
 def test_what_is_no_file_is_passed_over_and_archives_may_follow_one_another(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        for kind in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+        for kind in (tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE):
             info = tarfile.TarInfo("evil.jpg")
-            info.type, info.linkname = kind, "/etc/passwd"
+            info.type = kind
             archive.addfile(info)
         info = tarfile.TarInfo("../../etc/cron.d/x.jpg")
         info.size = 1
@@ -276,3 +278,40 @@ def test_mutated_archives_lose_no_row_in_silence(tmp_path: Path) -> None:
         assert len(whole) >= 6 or any(row["error_kind"] or row["notice"] for row in rows)
         opened += 1
     assert opened > 100
+
+
+def test_links_are_rows_with_a_failure_of_their_own(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name, type_ in (("0.jpg", tarfile.REGTYPE), ("1.jpg", tarfile.LNKTYPE), ("2.jpg", tarfile.SYMTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = type_, "" if type_ == tarfile.REGTYPE else "0.jpg"
+            info.size = 4 if type_ == tarfile.REGTYPE else 0
+            archive.addfile(info, io.BytesIO(b"data"))
+        info = tarfile.TarInfo("3.jpg")
+        info.size = 3
+        archive.addfile(info, io.BytesIO(b"end"))
+    rows = read_rows(WebDatasetSource(tmp_path))
+    assert column(rows, "jpg") == [b"data", None, None, b"end"]
+    assert errors(rows) == {1: "read.corrupt", 2: "read.corrupt"}
+    assert "a.tar, sample 1: member '1.jpg' is a link" in rows[1]["error_message"]
+
+
+@pytest.mark.skipif(shutil.which("tar") is None, reason="needs GNU tar")
+@pytest.mark.parametrize("format_", ["gnu", "posix"])
+def test_sparse_members_never_pass_as_their_packed_bytes(format_: str, tmp_path: Path) -> None:
+    names = ["0.jpg", "0.txt", "1.jpg", "1.txt"]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode())
+    with (tmp_path / "0.txt").open("wb") as file:
+        file.truncate(4 << 20)
+        for piece in range(40):  # more pieces than the header itself can list
+            file.seek(piece * 65536)
+            file.write(b"hello")
+    command = ["tar", "-S", f"--format={format_}", "-cf", "x.tar", *names]
+    if subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode:
+        pytest.skip("this tar knows no sparse members")
+    rows = read_rows(WebDatasetSource(tmp_path / "x.tar"))
+    assert column(rows, "__key__") == [None, "1"]
+    assert column(rows, "txt") == [None, "1.txt"]
+    assert errors(rows) == {0: "read.corrupt"}
+    assert "member '0.txt' is stored sparse" in rows[0]["error_message"]

@@ -1,7 +1,8 @@
 """The members of a tar archive, as they stand in it: headers are read in order, data is passed over, damage is told.
 
 Nothing is ever extracted: names are only told. Read are ustar, GNU (long names) and pax headers. Behind a header whose
-checksum is wrong the next sound one is looked for, block by block; what stood in between is unknown.
+checksum is wrong the next sound one is looked for, block by block; what stood in between is unknown. Links and
+sparse members (``tar -S``) are told with a fault: what they stand for is not in their data.
 """
 
 from __future__ import annotations
@@ -19,22 +20,29 @@ _LARGEST = 1 << 42
 _LONG_NAMES = {b"L", b"K"}
 _PAX = {b"x", b"X"}
 _PAX_GLOBAL = b"g"
+_MAP_GOES_ON, _MAP_GOES_ON_AGAIN = 482, 504  # bytes of a GNU sparse header, and of a block that continues it
+_SPARSE_NAME = "GNU.sparse.name"
+_MARK = "sparse"
+_LINK = "is a link, which is not followed: pack the file itself (tar --dereference --hard-dereference)"
+_SPARSE = "is stored sparse, which is not read: pack it without tar's option -S"
 
 
 class Member(NamedTuple):
-    """A regular file.
+    """A regular file, or a link.
 
     Attributes:
         name: its path in the archive.
         start: where its headers begin.
         data: where its data begins; the stream stands there.
         size: bytes of its data.
+        fault: why its data is not what it stands for; None: it is.
     """
 
     name: str
     start: int
     data: int
     size: int
+    fault: str | None = None
 
 
 class Damage(NamedTuple):
@@ -47,7 +55,7 @@ class Damage(NamedTuple):
 def members(
     stream: BinaryIO, start: int, end: int | None, digest: Callable[[bytes], object] | None = None
 ) -> Iterator[Member | Damage]:
-    """The regular files of an archive whose headers begin at or behind `start`, in order, and the damage among them.
+    """The files and links of an archive whose headers begin at or behind `start`, in order, and the damage among them.
 
     Args:
         stream: the archive; may be read, forwards, while it is iterated over.
@@ -102,7 +110,7 @@ class _Scan:
         return self._stream.read(BLOCK) if advance(self._stream, self._at) else b""
 
     def _member(self, header: bytes) -> Member | Damage | None:
-        """What a header says; None if it is that of no regular file."""
+        """What a header says; None if it is that of no regular file or link."""
         try:
             info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
@@ -115,13 +123,28 @@ class _Scan:
         kind = info.type
         if kind in _LONG_NAMES or kind in _PAX or kind == _PAX_GLOBAL:
             return self._extend(kind, size)
+        is_link = info.islnk() or info.issym()
+        if kind == tarfile.GNUTYPE_SPARSE:
+            data = self._behind_sparse_map(header)
         has_data = info.isreg() or kind not in tarfile.SUPPORTED_TYPES
         self._at = data + (-(-size // BLOCK) * BLOCK if has_data else 0)
-        if not info.isreg():
+        if not info.isreg() and not is_link:
             self._start, self._extended = self._at, {}
             return None
-        name = self._extended.get("path", info.name).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        return Member(name, self._start, data, size)
+        fault = _LINK if is_link else _SPARSE if kind == tarfile.GNUTYPE_SPARSE or _MARK in self._extended else None
+        name = self._extended.get(_SPARSE_NAME) or self._extended.get("path", info.name)
+        shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return Member(shown, self._start, data, 0 if is_link else size, fault)
+
+    def _behind_sparse_map(self, header: bytes) -> int:
+        """Where the data of a GNU sparse member begins: its map of holes may go on in blocks behind its header."""
+        at, continued = self._at + BLOCK, header[_MAP_GOES_ON]
+        while continued:
+            block = self._stream.read(BLOCK)
+            self._digest(block)
+            at += BLOCK
+            continued = len(block) == BLOCK and block[_MAP_GOES_ON_AGAIN]
+        return at
 
     def _extend(self, kind: bytes, size: int) -> Damage | None:
         """Reads a header that is data: a name too long for a plain one, or pax records."""
@@ -158,7 +181,7 @@ def _is_sound(header: bytes) -> bool:
 
 
 def _pax_records(data: bytes) -> Iterator[tuple[str, str]]:
-    """The path and the size among the records ``length key=value\\n``.
+    """The path, the size, and what marks a sparse member among the records ``length key=value\\n``.
 
     Raises:
         ValueError: they are malformed.
@@ -172,3 +195,7 @@ def _pax_records(data: bytes) -> Iterator[tuple[str, str]]:
         if key in (b"path", b"size"):
             text = value[:-1].decode("utf-8", "surrogateescape")
             yield key.decode(), str(int(text)) if key == b"size" else text
+        elif key.startswith((b"GNU.sparse.", b"SCHILY.realsize")):
+            yield _MARK, ""
+            if key == _SPARSE_NAME.encode():
+                yield _SPARSE_NAME, value[:-1].decode("utf-8", "surrogateescape")

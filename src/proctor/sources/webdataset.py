@@ -191,6 +191,8 @@ def _add(row: _Row, member: Member, stream: BinaryIO) -> str | None:
     key, extension = _split(member.name)
     if not extension:
         return None
+    if member.fault is not None:
+        return f"member {member.name!r} {member.fault}"
     data = stream.read(member.size)
     if len(data) < member.size:
         return f"member {member.name!r} is cut off: {len(data):,} of {member.size:,} bytes are there"
