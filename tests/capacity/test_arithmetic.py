@@ -7,16 +7,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.capacity.arithmetic import (
-    RAM_SHARE,
-    Demand,
-    Share,
-    most_engines,
-    place,
-    split_shards,
-    store_check,
-)
+from proctor.capacity.arithmetic import RAM_SHARE, split_shards, store_check
 from proctor.capacity.cluster import Node
+from proctor.capacity.placement import Demand, Share, most_engines, place
 
 GB = 10**9
 

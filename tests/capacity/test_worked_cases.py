@@ -10,10 +10,8 @@ import math
 import pytest
 
 from proctor.capacity.arithmetic import (
-    Demand,
     cpu_check,
     node_free,
-    place,
     reads_by_cpu,
     reads_by_memory,
     run_hours,
@@ -22,6 +20,7 @@ from proctor.capacity.arithmetic import (
     task_peak,
 )
 from proctor.capacity.cluster import Node
+from proctor.capacity.placement import Demand, place
 
 GB = 1e9
 SHARDS, SHARD = 966, 0.266 * GB

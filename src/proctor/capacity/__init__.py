@@ -3,7 +3,8 @@
 cluster, described, machine, accelerators   the nodes there are
 sample, probe, memory, rowcost              what rows cost, measured in a clean process
 model, weights, engines, gpu                what models and engines take
-arithmetic, evaluate, cures                 what fits where, and what would
+arithmetic, placement, checks, evaluate     what fits where
+cures                                       what would
 throughput, overhead                        how fast, and which stage limits it
 planning                                    all of it: `plan`
 """

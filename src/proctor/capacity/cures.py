@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from proctor.capacity.cluster import Cluster
 from proctor.capacity.evaluate import Evaluation, Facts, evaluate
 from proctor.capacity.figures import Check
+from proctor.capacity.placement import last_that
 from proctor.spec import MdsSourceSpec, RunSpec, build_spec
 from proctor.spec.engine import LocalEngineBase, VllmEngineSpec
 
@@ -26,6 +27,13 @@ class Change(NamedTuple):
     after: Any
 
 
+class Fewer(NamedTuple):
+    """One key of the spec that may become any whole number below what it is: the largest that helps is wanted."""
+
+    key: str
+    before: int
+
+
 def cure(spec: RunSpec, facts: Facts, cluster: Cluster) -> tuple[RunSpec, tuple[Change, ...]] | None:
     """A spec that fits, and how it differs from `spec`: no change that is not needed. None if nothing helps."""
     changes: dict[str, Change] = {}
@@ -35,7 +43,8 @@ def cure(spec: RunSpec, facts: Facts, cluster: Cluster) -> tuple[RunSpec, tuple[
         if not found.failing:
             return _needed(spec, changes, facts, cluster)
         check, before = found.failing[0], now
-        for change in _cures(check, now, found, facts):
+        for proposed in _cures(check, now, found, facts):
+            change = _largest(proposed, check, now, facts, cluster) if isinstance(proposed, Fewer) else proposed
             now = apply(now, [change])
             kept = changes.get(change.key)
             changes[change.key] = change if kept is None else kept._replace(after=change.after)
@@ -58,6 +67,16 @@ def apply(spec: RunSpec, changes: list[Change]) -> RunSpec:
     return build_spec(data)
 
 
+def _largest(proposed: Fewer, check: Check, spec: RunSpec, facts: Facts, cluster: Cluster) -> Change:
+    """The largest number with which the check passes, or 1; found by halves, as a smaller one never fails it again."""
+
+    def passes(value: int) -> bool:
+        changed = apply(spec, [Change(proposed.key, proposed.before, value)])
+        return _key(check) not in map(_key, evaluate(changed, facts, cluster).failing)
+
+    return Change(proposed.key, proposed.before, last_that(passes, 1, proposed.before - 1))
+
+
 def _key(check: Check) -> tuple[str, str]:
     return check.what, check.where
 
@@ -74,16 +93,16 @@ def _needed(
     return apply(spec, kept), tuple(kept)
 
 
-_Cures = Callable[[RunSpec, Evaluation, Facts], Iterator[Change]]
+_Cures = Callable[[RunSpec, Evaluation, Facts], Iterator[Change | Fewer]]
 
 
-def _cures(check: Check, spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:
+def _cures(check: Check, spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change | Fewer]:
     cures: dict[str, tuple[_Cures, ...]] = {
         "cpu": (_fewer_engines,),
         "gpu": (_fewer_engines,),
         "engines": (_smaller_store, _fewer_engines, _smaller_blocks, _fewer_in_flight),
-        "memory": (_smaller_store, _smaller_blocks, _fewer_in_flight, _one_engine_less),
-        "object store": (_smaller_blocks, _fewer_in_flight),
+        "memory": (_smaller_store, _smaller_blocks, _fewer_in_flight, _as_few_engines),
+        "object store": (_smaller_blocks, _fewer_in_flight, _as_few_engines),
         "gpu memory": (_shorter_rows, _more_ranks),
         "disk": (_smaller_cache,),
     }
@@ -98,10 +117,10 @@ def _fewer_engines(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[C
         yield Change("engine.replicas", spec.engine.replicas, found.engines)
 
 
-def _one_engine_less(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:
+def _as_few_engines(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Fewer]:
     del found, facts
-    for engines in range(spec.engine.replicas - 1, 0, -1):
-        yield Change("engine.replicas", spec.engine.replicas, engines)
+    if spec.engine.replicas > 1:
+        yield Fewer("engine.replicas", spec.engine.replicas)
 
 
 def _smaller_store(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:
@@ -124,10 +143,10 @@ def _smaller_blocks(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[
         yield Change("stream.block_mb", spec.stream.block_mb, size)
 
 
-def _fewer_in_flight(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:
+def _fewer_in_flight(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Fewer]:
     del found, facts
-    for blocks in range(spec.stream.blocks_in_flight - 1, 0, -1):
-        yield Change("stream.blocks_in_flight", spec.stream.blocks_in_flight, blocks)
+    if spec.stream.blocks_in_flight > 1:
+        yield Fewer("stream.blocks_in_flight", spec.stream.blocks_in_flight)
 
 
 def _smaller_cache(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:

@@ -6,29 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proctor.capacity.arithmetic import (
-    RAM_SHARE,
-    Demand,
-    Share,
-    cpu_check,
-    engine_limits,
-    engine_room,
-    most_engines,
-    place,
-    store_check,
-    task_peak,
-)
+from proctor.capacity.arithmetic import task_peak
+from proctor.capacity.checks import cache_checks, data_checks, engine_checks, given_checks, memory_checks, store_checks
 from proctor.capacity.cluster import Cluster, Node
 from proctor.capacity.engines import RowNeed, host_memory, on_gpu, row_need
-from proctor.capacity.figures import Check, Figure, Level
+from proctor.capacity.figures import Check, Figure
 from proctor.capacity.gpu import GpuFit, fit_gpu
 from proctor.capacity.model import Model
 from proctor.capacity.overhead import WORKER_BYTES
+from proctor.capacity.placement import Demand, Share, place
 from proctor.capacity.sample import Sample
-from proctor.spec import CapacitySpec, MdsSourceSpec, RunSpec
-from proctor.storage.connect import is_url
+from proctor.spec import CapacitySpec, RunSpec
 
 _MB = 1_000_000
+SMALLEST_STORE_MB = 80
+"""A Ray of the run's own has no smaller object store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +63,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came out: the shares of the nodes, the checks, and the numbers behind them."""
+    """What came out: the shares of the nodes, the checks, and the numbers behind them.
+
+    `task_estimate`: bytes of a task that reads and prepares, whatever the spec sets aside for it.
+    """
 
     demand: Demand
+    task_estimate: float
     shares: tuple[Share, ...]
     checks: tuple[Check, ...]
     figures: tuple[Figure, ...]
@@ -104,25 +100,29 @@ def evaluate(spec: RunSpec, facts: Facts, cluster: Cluster) -> Evaluation:
     shares = tuple(place(nodes, demand))
     fits = _gpu_fits(spec, facts, nodes)
     checks = [
-        *_data_checks(facts.sample),
-        *_engine_checks(spec, demand, shares, nodes),
-        *_memory_checks(demand, shares),
+        *data_checks(facts.sample),
+        *engine_checks(spec, demand, shares, nodes),
+        *memory_checks(demand, shares),
         *(fit.check for fit in fits),
-        *_store_checks(shares),
-        *_cache_checks(spec, shares),
-        *_given_checks(spec, figures[-1]),
+        *store_checks(shares),
+        *cache_checks(spec, shares),
+        *given_checks(spec, figures[-1], engine[-1]),
     ]
     all_figures = (*figures, *engine, *(figure for fit in fits for figure in fit.figures))
-    return Evaluation(demand, shares, tuple(checks), all_figures, fits)
+    return Evaluation(demand, figures[-1].value or 0.0, shares, tuple(checks), all_figures, fits)
 
 
 def _as_told(spec: RunSpec, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with the object store that the spec asks for, where the run starts Ray itself: on one machine."""
+    """The nodes with an object store in whole megabytes, as the block for the spec has it: the one that the spec asks
+    for, where the run starts Ray itself, on one machine."""
+    own = spec.ray.address is None and sum(node.count for node in nodes) == 1
     given = spec.ray.object_store_mb or (spec.capacity or CapacitySpec()).object_store_mb
-    if given is None or spec.ray.address is not None or sum(node.count for node in nodes) > 1:
-        return list(nodes)
-    sources = {"object_store": "the spec"}
-    return [replace(node, object_store=given * _MB, sources={**node.sources, **sources}) for node in nodes]
+    if not own or given is None:
+        least = SMALLEST_STORE_MB if own else 0
+        return [replace(node, object_store=max(least, node.object_store // _MB) * _MB) for node in nodes]
+    return [
+        replace(node, object_store=given * _MB, sources={**node.sources, "object_store": "the spec"}) for node in nodes
+    ]
 
 
 def _task_figures(spec: RunSpec, facts: Facts) -> list[Figure]:
@@ -152,15 +152,18 @@ def _task_figures(spec: RunSpec, facts: Facts) -> list[Figure]:
 
 
 def _demand(spec: RunSpec, facts: Facts, *, task: float, engine: float) -> Demand:
+    """Memory in whole megabytes, as Ray is asked for it: what is needed, or what the spec sets aside if that is more
+    (`given_checks` tells of less)."""
     capacity = spec.capacity or CapacitySpec()
     given = [count for count in (capacity.concurrent_reads, capacity.prepare_workers) if count is not None]
+    tasks = (capacity.read_memory_mb or 0, capacity.prepare_memory_mb or 0)
     return Demand(
         engines=spec.engines_at_once,
         engine_cpus=spec.engine.cpus_per_replica,
         engine_gpus=spec.engine.gpus_per_replica,
-        engine_memory=max(engine, (capacity.engine_memory_mb or 0) * _MB),
+        engine_memory=max(math.ceil(engine / _MB), capacity.engine_memory_mb or 0) * _MB,
         task_cpus=spec.stream.prepare_cpus,
-        task_memory=max(task, (capacity.read_memory_mb or 0) * _MB, (capacity.prepare_memory_mb or 0) * _MB),
+        task_memory=max(math.ceil(task / _MB), *tasks) * _MB,
         worker_memory=WORKER_BYTES,
         block_bytes=facts.prepared_block(spec),
         blocks_in_flight=spec.stream.blocks_in_flight,
@@ -179,115 +182,3 @@ def _gpu_fits(spec: RunSpec, facts: Facts, nodes: Sequence[Node]) -> tuple[GpuFi
     needs: list[tuple[Model, RowNeed]] = [(model, row_need(model, facts.sample)) for model in facts.models]
     largest = sorted(needs, key=lambda pair: -pair[0].weight_bytes)[:1]
     return tuple(fit_gpu(spec, model, need, memory, kind) for model, need in largest)
-
-
-def _data_checks(sample: Sample) -> list[Check]:
-    if sample.trouble is None:
-        return []
-    message = f"{sample.trouble.kind.value}: {sample.trouble.message}"
-    return [Check("data", "sample", "unknown", None, None, "", f"no row of the sample can be used: {message}")]
-
-
-def _engine_checks(spec: RunSpec, demand: Demand, shares: Sequence[Share], nodes: Sequence[Node]) -> list[Check]:
-    """Places for the engines, and CPUs for them and one task beside them."""
-    cpus = sum(node.cpus * node.count for node in nodes)
-    checks = [cpu_check(demand.engines, demand.engine_cpus, demand.task_cpus, cpus)]
-    if demand.engine_gpus:
-        gpus = sum(node.gpus * node.count for node in nodes)
-        need = demand.engines * demand.engine_gpus
-        formula = f"{demand.engines} x {demand.engine_gpus:g} = {need:g} {'<=' if need <= gpus else '>'} {gpus:g}"
-        checks.append(Check("gpu", "cluster", "ok" if need <= gpus else "fails", need, gpus, "GPUs", formula))
-    placed = sum(share.engines * share.count for share in shares)
-    alone = sum(most_engines(node, demand, beside_a_task=False) * node.count for node in nodes)
-    beside = placed < min(demand.engines, alone)
-    limits = "; ".join(_limits_text(node, demand, beside_a_task=beside) for node in nodes)
-    level: Level = "ok" if placed >= demand.engines else "fails"
-    formula = f"{placed} of {demand.engines} find a place; {limits}"
-    advice = "" if level == "ok" else "fewer engines"
-    checks.append(Check("engines", "cluster", level, demand.engines, placed, "engines", formula, advice))
-    cores = sum(node.real_cpus * node.count for node in nodes)
-    busy = demand.engines * demand.engine_cpus
-    if busy > cores and spec.engine.kind not in ("scripted", "openai"):
-        formula = f"{demand.engines} x {demand.engine_cpus:g} = {busy:g} > {cores:g} CPUs that there really are"
-        checks.append(Check("cpu", "cores", "tight", busy, cores, "CPUs", formula, "engines share CPUs"))
-    return checks
-
-
-def _limits_text(node: Node, demand: Demand, *, beside_a_task: bool) -> str:
-    limits = engine_limits(node, demand, beside_a_task=beside_a_task)
-    parts = [f"{name} allow {limit}" for name, limit in limits.items() if limit is not None and name != "memory"]
-    room = engine_room(node, demand, beside_a_task=beside_a_task)
-    parts.append(f"memory allows {limits['memory']} = {room / 1e9:.3g} GB / {demand.engine_memory / 1e9:.3g} GB")
-    return f"{node.name}{', beside a task that reads' if beside_a_task else ''}: {', '.join(parts)}"
-
-
-def _memory_checks(demand: Demand, shares: Sequence[Share]) -> list[Check]:
-    """Memory of each node for what is placed there, and room for at least one task that reads in the cluster."""
-    checks = []
-    readers = any(share.reads for share in shares)
-    for share in shares:
-        limit = RAM_SHARE * share.node.ram
-        tasks = share.reads if readers else 1
-        need = limit - share.free + tasks * demand.task_memory
-        fails = share.free < 0 or (not readers and share.by_memory < 1)
-        level: Level = "fails" if fails else "ok"
-        advice = "smaller blocks, a smaller object store or fewer engines" if fails else ""
-        formula = _memory_formula(share, demand)
-        checks.append(Check("memory", share.node.name, level, need, limit, "B", formula, advice))
-    if not readers and all(check.level == "ok" for check in checks):
-        formula = "no task that reads finds a CPU beside the engines"
-        checks.append(Check("cpu", "cluster", "fails", demand.task_cpus, 0.0, "CPUs", formula, "fewer engines"))
-    return checks
-
-
-def _memory_formula(share: Share, demand: Demand) -> str:
-    node = share.node
-    taken = {
-        "store": node.object_store,
-        f"{share.engines} x engine": demand.engine_memory,
-        "writer": demand.worker_memory if share.engines else 0,
-        "others": node.used,
-        "Ray": node.services,
-    }
-    parts = " - ".join(f"{name} {memory / 1e9:.3g}" for name, memory in taken.items())
-    return (
-        f"{RAM_SHARE:g} x {node.ram / 1e9:.4g} GB - {parts} = {share.free / 1e9:.3g} GB free; "
-        f"/ task {demand.task_memory / 1e9:.3g} GB = {share.by_memory} by memory, {share.by_cpu} by CPU, "
-        f"{share.by_store} by the store"
-    )
-
-
-def _store_checks(shares: Sequence[Share]) -> list[Check]:
-    return [
-        store_check(share.store_need, share.node.object_store, share.node.disk, share.node.name)
-        for share in shares
-        if share.engines or share.reads
-    ]
-
-
-def _cache_checks(spec: RunSpec, shares: Sequence[Share]) -> list[Check]:
-    """Disk for the shards that a node keeps, and for what does not fit into its object store."""
-    if not (isinstance(spec.source, MdsSourceSpec) and is_url(spec.source.path)):
-        return []
-    checks = []
-    for share in (share for share in shares if share.reads):
-        spilled = max(0.0, share.store_need - share.node.object_store)
-        need, disk = spec.source.cache_gb * 1e9 + spilled, share.node.disk
-        level: Level = "unknown" if disk is None else "ok" if need <= disk else "fails"
-        formula = f"source.cache_gb {spec.source.cache_gb:g} + {spilled / 1e9:.3g} GB spilled"
-        advice = "a smaller source.cache_gb" if level == "fails" else ""
-        checks.append(Check("disk", share.node.name, level, need, disk, "B", formula, advice))
-    return checks
-
-
-def _given_checks(spec: RunSpec, peak: Figure) -> list[Check]:
-    """Memory that the spec has Ray set aside for a task, against what the task takes."""
-    capacity = spec.capacity or CapacitySpec()
-    checks, need = [], peak.value or 0.0
-    for key in ("read_memory_mb", "prepare_memory_mb"):
-        given = getattr(capacity, key)
-        if given is not None and given * _MB < need:
-            formula = f"capacity.{key} {given:,} MB < {need / 1e6:,.0f} MB, the peak of a task that reads and prepares"
-            advice = "leave the key out, and plan again"
-            checks.append(Check("memory", f"capacity.{key}", "tight", need, given * _MB, "B", formula, advice))
-    return checks

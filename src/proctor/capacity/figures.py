@@ -37,7 +37,8 @@ class Check:
     """One comparison of what is needed with what there is.
 
     Attributes:
-        what: ``cpu``, ``gpu``, ``engines``, ``memory``, ``object store``, ``gpu memory``, ``disk`` or ``data``.
+        what: ``cpu``, ``gpu``, ``engines``, ``memory``, ``object store``, ``gpu memory``, ``disk``, ``data``,
+            ``model`` or ``tasks``.
         where: name of the node, or ``cluster``.
         level: the result.
         need, have: what was compared; None if not known.

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from proctor.capacity.arithmetic import ROUNDING
 from proctor.capacity.cluster import Cluster
 from proctor.capacity.cures import Change, cure
 from proctor.capacity.engines import read_models
-from proctor.capacity.evaluate import Evaluation, Facts, evaluate
+from proctor.capacity.evaluate import SMALLEST_STORE_MB, Evaluation, Facts, evaluate
 from proctor.capacity.figures import Check, Figure
 from proctor.capacity.sample import SAMPLE_SECONDS, take_sample
 from proctor.capacity.throughput import Throughput, throughput
@@ -20,6 +21,7 @@ from proctor.rows import UserError
 from proctor.sources.base import Source
 from proctor.sources.registry import source_of
 from proctor.spec import CapacitySpec, RunSpec
+from proctor.spec.model import MOST
 
 Verdict = Literal["fits", "fits with these changes", "refused", "unknown"]
 """``unknown``: nothing speaks against the run, but no row of the sample could be used, so that nothing is measured."""
@@ -171,7 +173,7 @@ def plan_with(spec: RunSpec, facts: Facts, cluster: Cluster) -> Plan:
         changes=changes,
         checks=first.checks,
         nodes=_nodes(final),
-        capacity=CapacitySpec() if verdict == "refused" else capacity_block(final),
+        capacity=CapacitySpec() if verdict == "refused" else capacity_block(final_spec, final),
         throughput=speed,
         figures=final.figures,
         rows=facts.rows,
@@ -180,21 +182,24 @@ def plan_with(spec: RunSpec, facts: Facts, cluster: Cluster) -> Plan:
     )
 
 
-def capacity_block(found: Evaluation) -> CapacitySpec:
-    """The block for the spec. What it sets aside never exceeds what is free on the fullest node."""
-    reading = [share for share in found.shares if share.reads]
-    peak = found.demand.task_memory
-    memory = min([_MARGIN * peak, *(share.free / share.reads for share in reading)])
-    task = max(1, math.floor(memory / _MB))
-    return CapacitySpec(
-        engines_per_node=max(share.engines for share in found.shares) or None,
-        engine_memory_mb=max(1, math.ceil(found.demand.engine_memory / _MB)),
-        concurrent_reads=found.reads or None,
-        read_memory_mb=task,
-        prepare_workers=found.reads or None,
-        prepare_memory_mb=task,
-        object_store_mb=max(80, min(share.node.object_store for share in found.shares) // _MB),
-    )
+def capacity_block(spec: RunSpec, found: Evaluation) -> CapacitySpec:
+    """The block for the spec. Numbers that the spec gives are kept; those that are added never set more aside than
+    what is free on the fullest node, so that the block fits when it is planned again."""
+    given = CapacitySpec() if spec.capacity is None else spec.capacity
+    free = min((share.free / share.reads for share in found.shares if share.reads), default=math.inf)
+    memory = min(max(_MARGIN * found.task_estimate, found.demand.task_memory), free)
+    task = max(1, math.floor(memory / _MB + ROUNDING))
+    worked_out: dict[str, int] = {
+        "engines_per_node": max(share.engines for share in found.shares),
+        "engine_memory_mb": max(1, math.ceil(found.demand.engine_memory / _MB)),
+        "concurrent_reads": found.reads,
+        "read_memory_mb": task,
+        "prepare_workers": found.reads,
+        "prepare_memory_mb": task,
+        "object_store_mb": max(SMALLEST_STORE_MB, min(share.node.object_store for share in found.shares) // _MB),
+    }
+    block = {name: min(value, MOST) or None for name, value in worked_out.items()}
+    return CapacitySpec(**{**block, **given.model_dump(exclude_none=True)})
 
 
 def _nodes(found: Evaluation) -> tuple[NodePlan, ...]:

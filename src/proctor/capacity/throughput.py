@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from proctor.capacity.arithmetic import Share, run_hours
+from proctor.capacity.arithmetic import run_hours
 from proctor.capacity.engines import on_gpu
 from proctor.capacity.overhead import BLOCK_CPU_SECONDS, ROW_CPU_SECONDS
+from proctor.capacity.placement import Share
 from proctor.capacity.sample import Sample
 from proctor.spec import RunSpec, ScriptedEngineSpec
 
