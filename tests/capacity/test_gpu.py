@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,8 @@ def test_an_unknown_card_is_no_reason_to_refuse(model: Model) -> None:
     made = plan_with(vllm(max_model_len=8192), facts(models=(model,)), gpu_cluster(1, None))
     assert made.verdict == "fits"
     assert [check.level for check in made.checks if check.what == "gpu memory"] == ["unknown"]
+
+
+def test_a_length_that_is_not_known_is_not_guessed(model: Model) -> None:
+    found = fit(replace(model, longest=0), H100)
+    assert (found.check.level, found.check.formula) == ("unknown", "engine.max_model_len not given, nor in config.json")

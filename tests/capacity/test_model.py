@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from proctor.capacity.cluster import Cluster, Node
+from proctor.capacity.engines import read_models
 from proctor.capacity.model import read_model
+from proctor.capacity.planning import plan_with
 from proctor.capacity.rowcost import ImageSize
 from proctor.demo.weights import model_dirs
 from proctor.rows import UserError
+from tests.capacity.facts import facts, spec
 from tests.capacity.models import PARAMETERS_8B, QWEN3_VL_8B, model_directory
 
 ONE = {"w": ("BF16", [PARAMETERS_8B])}
@@ -102,18 +108,93 @@ def test_the_model_that_ships_with_the_package(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "config.json has no num_attention_heads")],
+    [
+        ("{", "not JSON: Expecting property name"),
+        ("[" * 100_000, "not JSON: maximum recursion depth"),
+        ("[]", "not a JSON object"),
+        ("{}", "has no num_attention_heads"),
+        (json.dumps({**SMALL, "num_key_value_heads": "8x"}), "num_key_value_heads is '8x'"),
+        (json.dumps({**SMALL, "intermediate_size": [16384, 16384]}), "intermediate_size is a list"),
+        (json.dumps({**SMALL, "max_position_embeddings": "2k"}), "max_position_embeddings is '2k'"),
+        (json.dumps({**SMALL, "hidden_size": 10**400}), "hidden_size is 1000000"),
+        (json.dumps({**SMALL, "num_hidden_layers": -3}), "num_hidden_layers is -3"),
+        (json.dumps({**SMALL, "vocab_size": True}), "vocab_size is True"),
+    ],
 )
-def test_a_configuration_that_is_none(tmp_path: Path, text: str, said: str) -> None:
-    directory = model_directory(tmp_path / "m", SMALL, {})
+def test_a_configuration_that_does_not_tell(tmp_path: Path, text: str, said: str) -> None:
+    directory = model_directory(tmp_path / "m", SMALL, {"w": ("F32", [1000])})
     (directory / "config.json").write_text(text)
-    with pytest.raises(UserError, match=said):
-        read_model(str(directory))
+    model = read_model(str(directory))
+    assert model.missing[0].startswith(f"{directory / 'config.json'}: {said}")
+    assert model.weight_bytes == 4000
 
 
-@pytest.mark.parametrize("damage", [b"", b"\xff" * 20, b"\x05\0\0\0\0\0\0\0[1,2]", b"\x08\0\0\0\0\0\0\0" + b'{"a":{}}'])
+def test_a_part_for_the_language_model_with_three_numbers(tmp_path: Path) -> None:
+    text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    config = {"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 1152}}
+    directory = model_directory(tmp_path / "m", config, {"w": ("BF16", [1000])})
+    model = read_model(str(directory), "bfloat16")
+    file = directory / "config.json"
+    assert model.missing == (f"{file}: has no num_attention_heads", f"{file}: has no vocab_size")
+    assert (model.hidden, model.intermediate, model.vision_hidden, model.weight_bytes) == (2560, 10240, 1152, 2000)
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+def test_a_model_that_is_not_known_is_no_reason_to_refuse(tmp_path: Path, device: str) -> None:
+    config = {"model_type": "gemma3", "text_config": {"hidden_size": 2560, "num_hidden_layers": 34}}
+    directory = model_directory(tmp_path / "m", config, {"w": ("BF16", [1000])})
+    engine = {"kind": "transformers", "checkpoints": [str(directory)], "device": device, "gpus_per_replica": 0.0}
+    if device == "auto":
+        engine["gpus_per_replica"] = 1.0
+    run = spec(engine=engine)
+    node = Node("n", 8, 64 * 10**9, 10**10, gpus=1, gpu_memory=24 * 10**9)
+    made = plan_with(run, facts(models=tuple(read_models(run))), Cluster((node,), "test"))
+    assert made.verdict == "fits"
+    levels = {(check.level, check.formula) for check in made.checks if check.what == "model"}
+    said = f"memory of the model not known: {directory / 'config.json'}: has no"
+    assert levels == {("unknown", f"{said} num_attention_heads"), ("unknown", f"{said} vocab_size")}
+    cache = [figure.value for figure in made.figures if figure.name in ("key-value cache", "activations")]
+    assert cache == ([None, None] if device == "cpu" else [])
+
+
+def test_a_model_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such model directory"):
+        read_model(str(tmp_path / "m"))
+
+
+def _header(**tensor: Any) -> bytes:
+    plain = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+    text = json.dumps({"a": {**plain, **tensor}}).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\xff" * 20,
+        b"\x05\0\0\0\0\0\0\0[1,2]",
+        b"\x08\0\0\0\0\0\0\0" + b'{"a":{}}',
+        (100_000).to_bytes(8, "little") + b"[" * 100_000,
+        _header(dtype=["x"]),
+        _header(dtype="I8", data_offsets=["a", "b"]),
+        _header(dtype="I8", data_offsets=[9, 5]),
+        _header(shape=["a"]),
+        _header(shape=[-1_000_000, 1_000_000]),
+        _header(shape=[9_999_999_999, 9_999_999_999, 99_999_999_999_999]),
+        _header(shape=5),
+    ],
+)
 def test_a_weight_file_that_is_none(tmp_path: Path, damage: bytes) -> None:
     directory = model_directory(tmp_path / "m", SMALL, {})
     (directory / "model.safetensors").write_bytes(damage)
-    with pytest.raises(UserError, match="not a safetensors file"):
-        read_model(str(directory))
+    model = read_model(str(directory))
+    (line,) = model.missing
+    assert line.startswith(f"{directory / 'model.safetensors'}: not a safetensors file: ")
+    assert model.weight_bytes == 0
+
+
+def test_a_folder_in_place_of_a_weight_file(tmp_path: Path) -> None:
+    directory = model_directory(tmp_path / "m", SMALL, {})
+    (directory / "other.safetensors").mkdir()
+    assert read_model(str(directory)).missing == (f"{directory}/other.safetensors: cannot be read: Is a directory",)

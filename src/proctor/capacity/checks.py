@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from proctor.capacity.arithmetic import RAM_SHARE, cpu_check, store_check
 from proctor.capacity.cluster import Node
 from proctor.capacity.figures import Check, Figure, Level
+from proctor.capacity.model import Model
 from proctor.capacity.placement import Demand, Share, engine_limits, engine_room, most_engines
 from proctor.capacity.sample import Sample
 from proctor.spec import CapacitySpec, MdsSourceSpec, RunSpec
@@ -21,6 +22,14 @@ def data_checks(sample: Sample) -> list[Check]:
         return []
     message = f"{sample.trouble.kind.value}: {sample.trouble.message}"
     return [Check("data", "sample", "unknown", None, None, "", f"no row of the sample can be used: {message}")]
+
+
+def model_checks(models: Sequence[Model]) -> list[Check]:
+    """Models whose files do not tell what they take: no reason to refuse them, the engine may know more of them."""
+    return [
+        Check("model", "engine.checkpoints", "unknown", None, None, "", f"memory of the model not known: {line}")
+        for line in dict.fromkeys(line for model in models for line in model.missing)
+    ]
 
 
 def engine_checks(spec: RunSpec, demand: Demand, shares: Sequence[Share], nodes: Sequence[Node]) -> list[Check]:

@@ -42,7 +42,7 @@ def read_models(spec: RunSpec) -> list[Model]:
     """The models of all checkpoints, for engines that load one.
 
     Raises:
-        UserError: a model directory cannot be used.
+        UserError: a model directory is not there.
     """
     engine = spec.engine
     if not isinstance(engine, LocalEngineBase):
@@ -107,12 +107,12 @@ def _process(spec: RunSpec, sample: Sample, models: list[Model]) -> list[Figure]
     most = max(range(len(models)), key=lambda at: models[at].weight_bytes)
     model, need = models[most], needs[most]
     weights = f"{model.weights.source}, as {model.dtype}"
-    found.append(Figure("weights", model.weight_bytes, "B", weights, "config"))
+    found.append(Figure("weights", model.weight_bytes or None, "B", weights, "config"))
     found.append(_cpu_cache(spec, model, need))
     tokens = batch * (need.tokens or 0)
     activations = model.activation_bytes(tokens, batch, batch * need.patches)
     formula = f"{tokens:,} tokens x (4 x hidden + 3 x intermediate) + logits + image patches"
-    return [*found, Figure("activations", activations, "B", formula, "assumed")]
+    return [*found, Figure("activations", None if model.missing else activations, "B", formula, "assumed")]
 
 
 def _cpu_cache(spec: RunSpec, model: Model, need: RowNeed) -> Figure:
@@ -129,4 +129,5 @@ def _cpu_cache(spec: RunSpec, model: Model, need: RowNeed) -> Figure:
         return Figure("key-value cache", CPU_KV_CACHE_BYTES, "B", "the engine's default on a CPU", "config")
     length = (need.tokens or 0) + spec.sampling.max_tokens
     formula = f"{engine.batch_size} rows x {length:,} tokens x {model.kv_token_bytes:,} B"
-    return Figure("key-value cache", engine.batch_size * length * model.kv_token_bytes, "B", formula, "computed")
+    cache = None if model.missing else engine.batch_size * length * model.kv_token_bytes
+    return Figure("key-value cache", cache, "B", formula, "computed")

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proctor.capacity.arithmetic import task_peak
-from proctor.capacity.checks import cache_checks, data_checks, engine_checks, given_checks, memory_checks, store_checks
+from proctor.capacity.checks import (
+    cache_checks,
+    data_checks,
+    engine_checks,
+    given_checks,
+    memory_checks,
+    model_checks,
+    store_checks,
+)
 from proctor.capacity.cluster import Cluster, Node
 from proctor.capacity.engines import RowNeed, host_memory, on_gpu, row_need
 from proctor.capacity.figures import Check, Figure
@@ -101,6 +109,7 @@ def evaluate(spec: RunSpec, facts: Facts, cluster: Cluster) -> Evaluation:
     fits = _gpu_fits(spec, facts, nodes)
     checks = [
         *data_checks(facts.sample),
+        *model_checks(facts.models),
         *engine_checks(spec, demand, shares, nodes),
         *memory_checks(demand, shares),
         *(fit.check for fit in fits),
@@ -173,12 +182,14 @@ def _demand(spec: RunSpec, facts: Facts, *, task: float, engine: float) -> Deman
 
 
 def _gpu_fits(spec: RunSpec, facts: Facts, nodes: Sequence[Node]) -> tuple[GpuFit, ...]:
-    """One for each model, on the smallest GPU that an engine may get."""
+    """For the largest model that is known, on the smallest GPU that an engine may get."""
     if not on_gpu(spec):
         return ()
     with_gpus = [node for node in nodes if node.gpus]
     smallest = min(with_gpus, key=lambda node: node.gpu_memory or 0, default=None)
     memory, kind = (None, None) if smallest is None else (smallest.gpu_memory, smallest.gpu_type)
-    needs: list[tuple[Model, RowNeed]] = [(model, row_need(model, facts.sample)) for model in facts.models]
+    needs: list[tuple[Model, RowNeed]] = [
+        (model, row_need(model, facts.sample)) for model in facts.models if not model.missing
+    ]
     largest = sorted(needs, key=lambda pair: -pair[0].weight_bytes)[:1]
     return tuple(fit_gpu(spec, model, need, memory, kind) for model, need in largest)

@@ -76,8 +76,9 @@ def fit_gpu(spec: RunSpec, model: Model, need: RowNeed, gpu_memory: int | None, 
         Figure("CUDA context and graphs", GPU_CONTEXT_BYTES, "B", "an estimate", "assumed"),
     ]
     fixed = weights + activations + GPU_CONTEXT_BYTES
-    if gpu_memory is None:
-        check = Check("gpu memory", "GPU", "unknown", fixed + max_len * token_bytes, None, "B", "GPU memory not known")
+    if gpu_memory is None or not max_len:
+        why = "engine.max_model_len not given, nor in config.json" if gpu_memory else "GPU memory not known"
+        check = Check("gpu memory", "GPU", "unknown", fixed + max_len * token_bytes, gpu_memory, "B", why)
         return GpuFit(check, tuple(figures), 0, None, ranks, max_len, _enough(row_len))
     room = share * gpu_memory - fixed
     figures.append(

@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from proctor.capacity.rowcost import ImageSize
 from proctor.capacity.weights import FLOAT_BYTES, WHERE, Weights, read_weights
 from proctor.images.expansion import Expansion, qwen_vl_expansion
 from proctor.rows import UserError
+from proctor.spec.model import MOST
 
 _QWEN_VL = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
 _DEFAULT_DTYPE = "float32"
@@ -60,6 +61,7 @@ class Model:
         vision_hidden, vision_intermediate: sizes of the image encoder, 0 without one.
         longest: most tokens that it was made for.
         pixels: how it cuts images, for the Qwen-VL family.
+        missing: what its files do not tell, a line each; numbers that it leaves open are 0.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Model:
     vision_intermediate: int
     longest: int
     pixels: Pixels | None
+    missing: tuple[str, ...] = ()
 
     @property
     def value_bytes(self) -> int:
@@ -130,7 +133,8 @@ class Model:
 def read_model(
     path: str, dtype: str = "auto", *, vllm: bool = False, options: Mapping[str, Any] | None = None
 ) -> Model:
-    """Reads a model directory. No weights are loaded.
+    """Reads a model directory. No weights are loaded. What its files do not tell is left at 0, and named in
+    `Model.missing`: libraries have defaults of their own for much of a configuration.
 
     Args:
         path: the directory.
@@ -139,41 +143,76 @@ def read_model(
         options: ``engine.options``; ``mm_processor_kwargs`` may set the pixel limits.
 
     Raises:
-        UserError: there is no configuration, it is not JSON, or it is not that of a transformer; names the file.
+        UserError: there is no such directory.
     """
     directory = Path(path)
-    config = _json(directory / "config.json")
-    text = _part(config, "text_config") or config
-    vision = _part(config, "vision_config") or {}
-    heads = _number(text, "num_attention_heads", path)
-    hidden = _number(text, "hidden_size", path)
-    kv_heads = int(text.get("num_key_value_heads") or heads)
+    if not directory.is_dir():
+        raise UserError("no such model directory", where=f"{WHERE}: {path}")
+    missing: list[str] = []
+    content = _json(directory / "config.json", missing)
+    config = content or {}
+    text = Part(_part(config, "text_config") or config, directory / "config.json", missing, silent=content is None)
+    vision = Part(_part(config, "vision_config") or {}, directory / "config.json", missing)
+    weights, unread = read_weights(directory)
+    missing += unread
+    heads, hidden = text.needed("num_attention_heads"), text.needed("hidden_size")
+    kv_heads = text.number("num_key_value_heads") or heads
+    head_size = text.number("head_dim") or (hidden // heads if heads else 0)
+    rank = text.number("kv_lora_rank")
+    vision_hidden = vision.number("hidden_size") or vision.number("embed_dim")
     return Model(
         name=str(config.get("model_type", "unknown")),
-        dtype=_dtype(config, text, dtype, vllm=vllm),
-        weights=read_weights(directory),
-        kv_layers=_kv_layers(text, _number(text, "num_hidden_layers", path)),
-        kv_values=_kv_values(text, kv_heads, int(text.get("head_dim") or hidden // heads)),
-        kv_heads=1 if text.get("kv_lora_rank") else kv_heads,
+        dtype=_dtype(config, text.content, dtype, vllm=vllm),
+        weights=weights,
+        kv_layers=_kv_layers(text.content, text.needed("num_hidden_layers")),
+        kv_values=rank + text.number("qk_rope_head_dim") if rank else 2 * kv_heads * head_size,
+        kv_heads=1 if rank else kv_heads,
         hidden=hidden,
-        intermediate=int(text.get("intermediate_size") or 4 * hidden),
-        vocabulary=_number(text, "vocab_size", path),
-        vision_hidden=int(vision.get("hidden_size") or vision.get("embed_dim") or 0),
-        vision_intermediate=int(vision.get("intermediate_size") or 4 * int(vision.get("hidden_size") or 0)),
-        longest=int(text.get("max_position_embeddings") or 0),
-        pixels=_pixels(config, directory, options or {}),
+        intermediate=text.number("intermediate_size") or 4 * hidden,
+        vocabulary=text.needed("vocab_size"),
+        vision_hidden=vision_hidden,
+        vision_intermediate=vision.number("intermediate_size") or 4 * vision_hidden,
+        longest=text.number("max_position_embeddings"),
+        pixels=_pixels(config, directory, options or {}, missing),
+        missing=tuple(missing),
     )
+
+
+class Part(NamedTuple):
+    """A part of a JSON file, the file, and the list of what it does not tell; with `silent` nothing is added to it."""
+
+    content: Mapping[str, Any]
+    file: Path
+    missing: list[str]
+    silent: bool = False
+
+    def number(self, name: str) -> int:
+        """A positive number; 0 if there is none, and a line if there is something else."""
+        value = self.content.get(name)
+        if value is None or (type(value) is int and 0 <= value <= MOST):
+            return value or 0
+        self._miss(f"{name} is {_short(value)}")
+        return 0
+
+    def needed(self, name: str) -> int:
+        """A number that a line tells of if it is not there."""
+        if self.content.get(name) is None:
+            self._miss(f"has no {name}")
+        return self.number(name)
+
+    def _miss(self, what: str) -> None:
+        if not self.silent:
+            self.missing.append(f"{self.file}: {what}")
+
+
+def _short(value: object) -> str:
+    return f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)[:40]
 
 
 def _kv_layers(text: Mapping[str, Any], layers: int) -> int:
     """Layers of linear attention keep a state of fixed size; those with a window are counted as if it were endless."""
     kinds = text.get("layer_types")
     return layers if not isinstance(kinds, list) else sum("linear" not in str(kind) for kind in kinds)
-
-
-def _kv_values(text: Mapping[str, Any], kv_heads: int, head_size: int) -> int:
-    rank = text.get("kv_lora_rank")
-    return int(rank) + int(text.get("qk_rope_head_dim") or 0) if rank else 2 * kv_heads * head_size
 
 
 def _dtype(config: Mapping[str, Any], text: Mapping[str, Any], asked: str, *, vllm: bool) -> str:
@@ -186,21 +225,23 @@ def _dtype(config: Mapping[str, Any], text: Mapping[str, Any], asked: str, *, vl
     return "bfloat16" if vllm and name == "float32" else name
 
 
-def _pixels(config: Mapping[str, Any], directory: Path, options: Mapping[str, Any]) -> Pixels | None:
+def _pixels(
+    config: Mapping[str, Any], directory: Path, options: Mapping[str, Any], missing: list[str]
+) -> Pixels | None:
     if config.get("model_type") not in _QWEN_VL:
         return None
     file = directory / "preprocessor_config.json"
-    said = _json(file) if file.is_file() else {}
+    content = (_json(file, missing) or {}) if file.is_file() else {}
     own = options.get("mm_processor_kwargs")
-    said = {**said, **own} if isinstance(own, dict) else said
-    size = said["size"] if isinstance(said.get("size"), dict) else {}
-    vision = _part(config, "vision_config") or {}
+    said = Part({**content, **own} if isinstance(own, dict) else content, file, missing)
+    size = Part(_part(said.content, "size") or {}, file, missing)
+    vision = Part(_part(config, "vision_config") or {}, directory / "config.json", missing)
     return Pixels(
-        patch=int(said.get("patch_size") or vision.get("patch_size") or 16),
-        merge=int(said.get("merge_size") or vision.get("spatial_merge_size") or 2),
-        temporal=int(said.get("temporal_patch_size") or vision.get("temporal_patch_size") or 2),
-        min_pixels=int(said.get("min_pixels") or size.get("shortest_edge") or 65_536),
-        max_pixels=int(said.get("max_pixels") or size.get("longest_edge") or 16_777_216),
+        patch=said.number("patch_size") or vision.number("patch_size") or 16,
+        merge=said.number("merge_size") or vision.number("spatial_merge_size") or 2,
+        temporal=said.number("temporal_patch_size") or vision.number("temporal_patch_size") or 2,
+        min_pixels=said.number("min_pixels") or size.number("shortest_edge") or 65_536,
+        max_pixels=said.number("max_pixels") or size.number("longest_edge") or 16_777_216,
     )
 
 
@@ -209,20 +250,16 @@ def _part(config: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     return part if isinstance(part, dict) else None
 
 
-def _number(config: Mapping[str, Any], name: str, path: str) -> int:
-    value = config.get(name)
-    if not isinstance(value, int) or value < 1:
-        raise UserError(f"config.json has no {name}", where=path, fix="give the directory of a transformer model")
-    return value
-
-
-def _json(file: Path) -> dict[str, Any]:
+def _json(file: Path, missing: list[str]) -> dict[str, Any] | None:
+    """The object in a file; None, and a line, if there is none."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=f"{WHERE}: {file}") from error
-    except ValueError as error:
-        raise UserError(f"not JSON: {error}", where=f"{WHERE}: {file}") from error
-    if not isinstance(content, dict):
-        raise UserError("not a JSON object", where=f"{WHERE}: {file}")
-    return content
+        missing.append(f"{file}: cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        missing.append(f"{file}: not JSON: {error}")
+    else:
+        if isinstance(content, dict):
+            return content
+        missing.append(f"{file}: not a JSON object")
+    return None
