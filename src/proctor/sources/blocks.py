@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.types as pt
 
-from proctor.rows import Failure
+from proctor.rows import Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS
 from proctor.sources.cells import CellError, holds_bytes, image_bytes, image_type
 from proctor.sources.files import DataFolder
@@ -46,6 +46,31 @@ class RawRows:
     notice: str | None = None
 
 
+def check_distinct(names: Sequence[str], where: str) -> None:
+    """Refuses columns that share a name.
+
+    Raises:
+        UserError: names the first of them.
+    """
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise UserError(f"has several columns named {repeated[0]!r}", where=where, fix="rename them in the data")
+
+
+def names_in_blocks(names: Sequence[str], prefix: str, where: str) -> list[str]:
+    """The names that columns of a source have in blocks: `prefix` is put before one that blocks have themselves.
+
+    Raises:
+        UserError: two columns would have the same name.
+    """
+    check_distinct(names, where)
+    for name in names:
+        if name in _TAKEN_NAMES and prefix + name in names:
+            what = f"has columns {name!r} and {prefix + name!r}; the first is called like a field of every block, and"
+            raise UserError(f"{what} would be renamed to the second", where=where, fix="rename one of them in the data")
+    return [prefix + name if name in _TAKEN_NAMES else name for name in names]
+
+
 @dataclass(frozen=True)
 class BlockShape:
     """How the columns of a file become those of a block.
@@ -54,16 +79,24 @@ class BlockShape:
         file_schema: the columns as the file has them.
         images: names (in blocks) of the columns that hold images.
         prefix: put in front of a column's name where a block has a field of that name already.
+        where: the data, in messages.
+
+    Raises:
+        UserError: two columns have the same name, or would have it in blocks.
     """
 
     file_schema: pa.Schema
     images: tuple[str, ...]
     prefix: str
+    where: str
+
+    def __post_init__(self) -> None:
+        names_in_blocks(self.file_schema.names, self.prefix, self.where)
 
     @property
     def names(self) -> list[str]:
         """Names of the columns in blocks, in the file's order."""
-        return [self.prefix + name if name in _TAKEN_NAMES else name for name in self.file_schema.names]
+        return names_in_blocks(self.file_schema.names, self.prefix, self.where)
 
     @property
     def columns(self) -> pa.Schema:

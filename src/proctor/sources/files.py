@@ -26,6 +26,14 @@ _BUFFER = 1 << 20
 CHANGED = "the file has changed since the run was planned"
 
 
+NOT_UTF8 = "the name is not UTF-8: rename the file, or the folder that it lies in"
+
+
+def shown(name: str) -> str:
+    """A file's name as text that can be stored and printed: what is not UTF-8 in it is replaced."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
 class FileError(OSError):
     """A file that cannot be had, and the failure of the rows that need it. Never has an ``errno``."""
 
@@ -97,6 +105,7 @@ class LocalFolder:
 
     def version(self, name: str) -> Version:
         """Size, inode and time of change."""
+        _refuse_zero_byte(name)
         try:
             seen = (self.root / name).stat()
         except OSError as error:
@@ -112,6 +121,7 @@ class LocalFolder:
 
     def content(self, name: str) -> bytes:
         """All bytes of a file that is below the directory after all links."""
+        _refuse_zero_byte(name)
         # realpath, not Path.resolve: that one raises RuntimeError for links in a circle, and only in some versions.
         home = Path(os.path.realpath(self.root))
         file = Path(os.path.realpath(home / name))
@@ -127,13 +137,28 @@ class LocalFolder:
             raise _local_fault(error) from None
 
     def names(self, *, below: bool = True) -> list[str]:
-        """Its files (links to directories are not followed)."""
+        """Its files. A link to a directory is followed if that lies below this one, and refused otherwise."""
         found = []
-        for base, folders, names in os.walk(self.root, onerror=_refuse):
+        for base, folders, names in os.walk(self.root, onerror=_refuse, followlinks=True):
             folders[:] = [folder for folder in folders if below and not folder.startswith(".")]
+            for folder in folders:
+                self._check_link(Path(base, folder))
             prefix = os.path.relpath(base, self.root) + "/"
             found += [prefix.removeprefix("./") + name for name in names if not name.startswith(".")]
         return sorted(found, key=os.fsencode)
+
+    def _check_link(self, folder: Path) -> None:
+        """Raises `FileError` if a directory is a link that leads out of this one, or to one that the link lies in."""
+        if not folder.is_symlink():
+            return
+        home, target = os.path.realpath(self.root), Path(os.path.realpath(folder))
+        name = shown(str(folder.relative_to(self.root)))
+        if not target.is_relative_to(home):
+            what = "is a link to a directory outside of the data's: copy that here, or remove the link"
+            raise FileError(ErrorKind.READ_CORRUPT, f"{name} {what}")
+        above = [parent for parent in folder.parents if parent.is_relative_to(self.root)]
+        if any(Path(os.path.realpath(parent)).is_relative_to(target) for parent in above):
+            raise FileError(ErrorKind.READ_CORRUPT, f"{name} is a link to a directory that it lies in: remove it")
 
 
 @dataclass(frozen=True)
@@ -264,6 +289,11 @@ def _remote_fault(error: RemoteError) -> FileError:
     # Who is denied may be granted access later: that is the infrastructure's fault and not the row's.
     kind = ErrorKind.READ_MISSING if error.reason == "missing" else ErrorKind.READ_FAILED
     return FileError(kind, error.message)
+
+
+def _refuse_zero_byte(name: str) -> None:
+    if "\0" in name:
+        raise FileError(ErrorKind.READ_CORRUPT, "a name with a zero byte is that of no file")
 
 
 def _refuse(error: OSError) -> None:

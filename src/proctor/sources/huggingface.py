@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
-from proctor.sources.blocks import BlockShape
+from proctor.sources.blocks import BlockShape, check_distinct
 from proctor.sources.files import DataFile, FileError, LocalFolder, Version, ids_between, open_failure
 from proctor.sources.listing import folder_of
 from proctor.sources.planning import Extent, plan_groups
@@ -74,7 +74,7 @@ class HuggingFaceSource:
             check_same_columns(self._files[0].file, schema, file, found)
         if schema is None:
             raise UserError(f"{_STATE} names no data files", where=str(path))
-        self._shape = BlockShape(schema, tuple(images), "hf_")
+        self._shape = BlockShape(schema, tuple(images), "hf_", str(path))
         self._fingerprint = digest.hexdigest()
 
     def _add(self, file: DataFile, digest: xxhash.xxh3_128) -> pa.Schema:
@@ -167,6 +167,7 @@ def _count(file: DataFile) -> tuple[pa.Schema, list[int], str | None]:
         schema = nullable(stream.schema)
         for field in schema:
             _check_names(field)
+        check_distinct(schema.names, file.place)
         try:
             for batch in stream:
                 counts.append(batch.num_rows)  # noqa: PERF401 (what was counted before damage is kept)
@@ -199,11 +200,22 @@ def _data_files(path: str | Path, split: str | None) -> list[DataFile]:
     state = _json(folder, _STATE)
     if state.get("_indices_data_files"):
         raise UserError("rows are chosen by a separate index, which is not read", where=where, fix="save it anew")
-    names = [entry.get("filename") for entry in state.get("_data_files") or [] if isinstance(entry, dict)]
-    for entry in names:
-        if not isinstance(entry, str) or os.path.basename(entry) != entry or entry in ("", ".", ".."):  # noqa: PTH119
-            raise UserError(f"{_STATE} names a file outside of its folder: {entry!r}", where=where)
-    return [DataFile(folder, str(entry)) for entry in names]
+    return [DataFile(folder, name) for name in _names(state, folder)]
+
+
+def _names(state: dict[str, Any], folder: LocalFolder) -> list[str]:
+    """The Arrow files that a data set's state names: in its folder, after all links."""
+    where, home = folder.place(_STATE), os.path.realpath(folder.root)
+    entries = state.get("_data_files") or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UserError("_data_files is not a list of objects", where=where, fix="save it anew with save_to_disk")
+    names = [entry.get("filename") for entry in entries]
+    for name in names:
+        if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:  # noqa: PTH119
+            raise UserError(f"{_STATE} names a file outside of its folder: {name!r}", where=where)
+        if os.path.dirname(os.path.realpath(folder.root / name)) != home:  # noqa: PTH120
+            raise UserError("is a link that leads out of the data set's folder", where=folder.place(name))
+    return names
 
 
 def _chosen(splits: Any, split: str | None, where: str) -> str:
@@ -225,6 +237,8 @@ def _json(folder: LocalFolder, name: str) -> dict[str, Any]:
     except FileError as error:
         fix = "give the folder that save_to_disk wrote"
         raise UserError(f"no data set on disk: {error.message}", where=where, fix=fix) from None
+    except RecursionError:
+        raise UserError("not JSON of a data set: nested too deeply", where=where) from None
     except ValueError as error:
         raise UserError(f"not JSON: {error}", where=where) from None
     if not isinstance(value, dict):

@@ -17,13 +17,14 @@ import pyarrow as pa
 import xxhash
 from pyroaring import BitMap64
 
-from proctor.rows import UserError
+from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
-from proctor.sources.blocks import BlockShape, RawRows
-from proctor.sources.files import DataFolder, FileError, ids_between
+from proctor.sources.blocks import BlockShape, RawRows, check_distinct
+from proctor.sources.files import NOT_UTF8, DataFolder, FileError, ids_between, shown
 from proctor.sources.jsonrows import RowError, decode_row, discover, schema_of, table_of
 from proctor.sources.listing import folder_of
 from proctor.sources.planning import Extent, plan_groups
+from proctor.sources.segments import rows_at
 
 if TYPE_CHECKING:
     from proctor.storage.connect import StorageOptions
@@ -63,12 +64,14 @@ class ImageFolderSource:
         except FileError as error:
             raise UserError(error.message, where=str(path)) from None
         listed = [name for name in names if PurePosixPath(name).name in METADATA]
-        rows = _metadata_rows(folder, listed) if listed else _labelled([n for n in names if _is_image(n)])
+        images_of = [name for name in names if _is_image(name)]
+        rows = _metadata_rows(folder, listed) if listed else _labelled(images_of)
         if not rows.num_rows:
             raise UserError("no images in it", where=str(path), fix=f"images end in {', '.join(ENDINGS)}")
         self._folder = folder
-        self._rows = rows.combine_chunks()
-        self._shape = BlockShape(rows.schema, tuple(dict.fromkeys(("image", *images))), "folder_")
+        self._rows = rows
+        self._unnamed = {} if listed else _faults_of(images_of)
+        self._shape = BlockShape(rows.schema, tuple(dict.fromkeys(("image", *images))), "folder_", str(path))
         self._image_bytes = _mean_size(folder, rows.column("path"))
 
     def expected(self) -> BitMap64:
@@ -98,16 +101,27 @@ class ImageFolderSource:
     def read(self, group: ReadGroup) -> Iterator[pa.Table]:
         """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES`."""
         ids = list(group.row_ids)
-        table = self._rows.take(ids)
+        table = rows_at(self._rows, ids)
         paths = table.column("path").to_pylist()
-        yield from self._shape.blocks(RawRows(ids, table, {}, lambda at: paths[at], self._folder))
+        faults = {at: self._unnamed[row] for at, row in enumerate(ids) if row in self._unnamed}
+        yield from self._shape.blocks(RawRows(ids, table, faults, lambda at: paths[at], self._folder))
 
 
 def _is_image(name: str) -> bool:
     return name.lower().endswith(ENDINGS)
 
 
+def _faults_of(names: Sequence[str]) -> dict[int, Failure]:
+    """Faults, by row, of image files whose names cannot be paths in a table."""
+    return {
+        row: Failure(ErrorKind.READ_CORRUPT, f"{shown(name)}: {NOT_UTF8}")
+        for row, name in enumerate(names)
+        if shown(name) != name
+    }
+
+
 def _labelled(names: Sequence[str]) -> pa.Table:
+    names = [shown(name) for name in names]
     folders = [PurePosixPath(name).parent.name or None for name in names]
     paths = pa.array(names, pa.large_string())
     columns = {"image": paths, "path": paths}
@@ -119,7 +133,9 @@ def _labelled(names: Sequence[str]) -> pa.Table:
 def _metadata_rows(folder: DataFolder, names: Sequence[str]) -> pa.Table:
     tables = []
     for name in names:
-        where = folder.place(name)
+        where = shown(folder.place(name))
+        if shown(name) != name:
+            raise UserError(NOT_UTF8, where=where)
         try:
             table = _READERS[PurePosixPath(name).suffix](folder.content(name), where)
         except FileError as error:
@@ -136,6 +152,7 @@ def _metadata_rows(folder: DataFolder, names: Sequence[str]) -> pa.Table:
 
 def _with_paths(table: pa.Table, below: PurePosixPath, where: str) -> pa.Table:
     """The table of a metadata file with its images in front."""
+    check_distinct(table.column_names, where)
     if _FILE_NAME not in table.column_names:
         there = ", ".join(table.column_names)
         raise UserError(f"has no column {_FILE_NAME!r}", where=where, fix=f"it has: {there}")
@@ -146,6 +163,7 @@ def _with_paths(table: pa.Table, below: PurePosixPath, where: str) -> pa.Table:
         paths.append(str(below / name) if below.parts else name)
     rest = table.drop_columns([_FILE_NAME])
     rest = rest.rename_columns([_PREFIX + name if name in _OWN else name for name in rest.column_names])
+    check_distinct(rest.column_names, where)
     columns = [pa.array(paths, pa.large_string())] * len(_OWN)
     own = [pa.field(name, pa.large_string()) for name in _OWN]
     return pa.table([*columns, *rest.columns], schema=pa.schema([*own, *rest.schema]))
@@ -163,18 +181,38 @@ def _read_jsonl(content: bytes, where: str) -> pa.Table:
     return table_of(columns, rows) if rows else schema_of(columns).empty_table()
 
 
-def _read_csv(content: bytes, _where: str) -> pa.Table:
+def _read_csv(content: bytes, where: str) -> pa.Table:
     import pyarrow.csv as pc
 
-    return pc.read_csv(
-        pa.BufferReader(content), convert_options=pc.ConvertOptions(column_types={_FILE_NAME: pa.string()})
-    )
+    guessed = pc.read_csv(pa.BufferReader(content))
+    check_distinct(guessed.column_names, where)
+    as_text = pc.ConvertOptions(column_types=dict.fromkeys(guessed.column_names, pa.string()))
+    texts = pc.read_csv(pa.BufferReader(content), convert_options=as_text)
+    pairs = zip(guessed.column_names, guessed.columns, texts.columns, strict=True)
+    columns = [text if name == _FILE_NAME or not _says_the_same(guess, text) else guess for name, guess, text in pairs]
+    return pa.table(columns, names=guessed.column_names)
+
+
+def _says_the_same(guess: pa.ChunkedArray, text: pa.ChunkedArray) -> bool:
+    """Whether nothing of a column of a CSV file is lost if it is read as numbers: ``007`` and long ids are text."""
+    import pyarrow.compute as pc
+
+    if guess.type == pa.null() or guess.type == pa.bool_():
+        return True
+    there = pc.is_valid(guess)
+    if guess.type == pa.int64():
+        return bool(pc.all(pc.equal(guess.cast(pa.string()), text), min_count=0).as_py())
+    if guess.type != pa.float64():
+        return False
+    odd = pc.match_substring_regex(text, r"^\s*[+-]?(0[0-9]|[0-9]{16})")
+    return not pc.any(pc.and_(there, odd), min_count=0).as_py()
 
 
 def _read_parquet(content: bytes, _where: str) -> pa.Table:
     import pyarrow.parquet as pq
 
-    return pq.read_table(pa.BufferReader(content))
+    with pq.ParquetFile(pa.BufferReader(content)) as file:
+        return file.read()
 
 
 _READERS = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}

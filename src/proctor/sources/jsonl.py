@@ -68,7 +68,7 @@ class JsonlSource:
             raise UserError(damage, where=str(path))
         keys = {*images, *(field.name for field in BLOCK_FIELDS if _PREFIX + field.name in images)}
         self._columns = discover(_first_lines(self._files), str(path), keys)
-        self._shape = BlockShape(schema_of(self._columns), tuple(images), _PREFIX)
+        self._shape = BlockShape(schema_of(self._columns), tuple(images), _PREFIX, str(path))
         self._fingerprint = digest.hexdigest()
 
     def expected(self) -> BitMap64:

@@ -6,7 +6,7 @@ values in the first rows        column
 all text                        large_string
 all true or false               bool
 all whole numbers of 64 bits    int64
-all numbers                     double
+all numbers                     double, unless it cannot hold a whole number among them: then JSON
 all lists of text               list<large_string>
 anything else, or only null     JSON: large_string of JSON text, marked by the field's metadata (`JSON_METADATA`)
 ==============================  =====================================================================================
@@ -46,6 +46,7 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "images": pa.list_(pa.field("item", pa.large_string())),
 }
 _NEVER_IMAGES = frozenset({"bool", "int", "float"})
+_EXACT = 1 << 53
 _SMALLEST, _LARGEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -60,12 +61,16 @@ _PYTHON_TYPES: dict[str, Any] = {
     "text": str | None,
     "bool": bool | None,
     "int": Annotated[int, msgspec.Meta(ge=_SMALLEST, le=_LARGEST)] | None,
-    "float": float | None,
+    "float": int | float | None,
     "texts": list[str] | None,
     "json": msgspec.Raw,
     "images": str | _Image | list[str | _Image | None] | None,
 }
-_MERGED = {frozenset({"int", "float"}): "float", frozenset({"texts", "empty list"}): "texts"}
+_MERGED = {
+    frozenset({"int", "float"}): "float",
+    frozenset({"int", "long int"}): "long int",
+    frozenset({"texts", "empty list"}): "texts",
+}
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -119,7 +124,9 @@ def decode_row(columns: Columns, line: bytes) -> tuple[Any, ...]:
     except RecursionError:
         raise RowError("nested too deeply") from None
     except msgspec.ValidationError as error:
-        what, _, place = str(error).replace("`", "").replace(" | null", "").partition(" - at $.")
+        what, _, place = (
+            str(error).replace("`", "").replace(" | null", "").replace("int | float", "float").partition(" - at $.")
+        )
         raise RowError(f"column {place!r}: {what}" if place else what) from None
     except ValueError as error:  # malformed JSON, text that is not UTF-8
         raise RowError(str(error)) from None
@@ -147,7 +154,9 @@ def _kind(value: object) -> str:
         case bool():
             return "bool"
         case int():
-            return "int" if _SMALLEST <= value <= _LARGEST else "json"
+            if not _SMALLEST <= value <= _LARGEST:
+                return "json"
+            return "int" if int(float(value)) == value else "long int"
         case float():
             return "float"
         case str():
@@ -166,6 +175,8 @@ def _merged(one: str, other: str) -> str:
 
 
 def _column_kind(found: str, is_image: bool) -> str:
+    if found == "long int":  # one of them is a whole number that a double cannot hold
+        return "int"
     if is_image and found not in _NEVER_IMAGES:
         return "images"
     return found if found in _ARROW_TYPES else "json"
@@ -186,10 +197,19 @@ def _decoder(columns: Columns) -> msgspec.json.Decoder[Any]:
 def _cell(name: str, kind: str, value: Any) -> Any:
     if kind == "json":
         return _json_text(value)
+    if kind == "float" and isinstance(value, int):
+        return _float(name, value)
     if kind == "images" and value is not None:
         images = value if isinstance(value, list) else [value]
         return [_image_text(name, number, image) for number, image in enumerate(images, 1)]
     return value
+
+
+def _float(name: str, value: int) -> float:
+    """A whole number in a column of doubles."""
+    if abs(value) > _EXACT and (abs(value) > _LARGEST or int(float(value)) != value):
+        raise RowError(f"column {name!r}: a double cannot hold {str(value)[:40]}")
+    return float(value)
 
 
 def _image_text(name: str, number: int, image: str | _Image | None) -> str | None:

@@ -70,7 +70,7 @@ class LanceSource:
             ]
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(_line(error), where=str(path)) from None
-        self._shape = BlockShape(nullable(opened.schema), tuple(images), "lance_")
+        self._shape = BlockShape(nullable(opened.schema), tuple(images), "lance_", str(path))
         self._extents: list[list[Extent]] = []
         self._rows = 0
         for count, files in fragments:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from proctor.rows import UserError
-from proctor.sources.files import DataFile, DataFolder, FileError, LocalFolder, RemoteFolder
+from proctor.sources.files import NOT_UTF8, DataFile, DataFolder, FileError, LocalFolder, RemoteFolder, shown
 
 if TYPE_CHECKING:
     from proctor.storage.connect import StorageOptions
@@ -33,6 +33,9 @@ def list_files(
         raise UserError(error.message, where=str(path)) from None
     if isinstance(folder, LocalFolder):
         found = [other for other in found if (folder.root / other).is_file()]
+    odd = next((other for other in found if shown(other) != other), None)
+    if odd is not None:
+        raise UserError(NOT_UTF8, where=shown(folder.place(odd)))
     if not found:
         raise UserError(f"the directory holds no {' or '.join('*' + s for s in suffixes)} files", where=str(path))
     return tuple(DataFile(folder, other) for other in found)

@@ -22,8 +22,8 @@ from pyroaring import BitMap64
 
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
-from proctor.sources.blocks import BlockShape
-from proctor.sources.files import CHANGED, DataFile, LocalFolder, Version, ids_between, open_failure
+from proctor.sources.blocks import BlockShape, check_distinct
+from proctor.sources.files import CHANGED, DataFile, FileError, LocalFolder, Version, ids_between, open_failure
 from proctor.sources.kept import Kept
 from proctor.sources.listing import list_files
 from proctor.sources.planning import Extent, plan_groups
@@ -45,10 +45,11 @@ _kept: Kept[tuple[DataFile, Version], RowGroupReader] = Kept(1)
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """One file as its footer describes it; an extent a row group."""
+    """One file as its footer describes it; an extent a row group; `identity` is its size and a hash of its footer."""
 
     file: DataFile
     version: Version
+    identity: bytes
     row_groups: tuple[Extent, ...]
 
 
@@ -75,18 +76,18 @@ class ParquetSource:
             schema = schema or found
             check_same_columns(self._files[0].file if self._files else file, schema, file, found)
             digest.update(identity)
-            self._add(file, version, metadata)
+            self._add(file, version, identity, metadata)
         assert schema is not None
-        self._shape = BlockShape(schema, tuple(images), "parquet_")
+        self._shape = BlockShape(schema, tuple(images), "parquet_", str(path))
         self._fingerprint = digest.hexdigest()
 
-    def _add(self, file: DataFile, version: Version, metadata: pq.FileMetaData) -> None:
+    def _add(self, file: DataFile, version: Version, identity: bytes, metadata: pq.FileMetaData) -> None:
         row_groups = []
         for number in range(metadata.num_row_groups):
             row_group = metadata.row_group(number)
             row_groups.append(Extent(self._rows, row_group.num_rows, row_group.total_byte_size))
             self._rows += row_group.num_rows
-        self._files.append(ParquetFile(file, version, tuple(row_groups)))
+        self._files.append(ParquetFile(file, version, _digest(identity), tuple(row_groups)))
 
     def expected(self) -> BitMap64:
         """All row ids, ``0 .. n-1``, as the footers count them."""
@@ -119,8 +120,8 @@ class ParquetSource:
     def _segments(self, file: ParquetFile, wanted: list[int]) -> Iterator[Segment]:
         """The wanted rows of a file, in order, as pieces that were read or that share a fault."""
         try:
-            key = file.file, file.version if file.file.folder.is_remote else file.file.version()
-            reader = _kept.take(key) or RowGroupReader(_open(*key))
+            key = file.file, file.file.same(file.version)
+            reader = _kept.take(key) or _opened(file, key[1])
         except OSError as error:
             yield lost(self._shape.file_schema, wanted, open_failure(error))
             return
@@ -166,6 +167,26 @@ class ParquetSource:
         return same_rows and types_of(handle.schema_arrow) == types_of(self._shape.file_schema)
 
 
+def _digest(identity: bytes) -> bytes:
+    return hashlib.sha256(identity).digest()
+
+
+def _opened(file: ParquetFile, version: Version) -> RowGroupReader:
+    """The file, if its footer still is the planned one; of an object, its tag has told that.
+
+    Raises:
+        OSError: it is another one, or cannot be read.
+    """
+    if not file.file.folder.is_remote:
+        try:
+            identity = _read_footer(file.file)[1]
+        except UserError as error:
+            raise FileError(ErrorKind.READ_CORRUPT, f"{CHANGED}: {error}") from None
+        if _digest(identity) != file.identity:
+            raise FileError(ErrorKind.READ_CORRUPT, CHANGED)
+    return RowGroupReader(_open(file.file, version))
+
+
 def _open(file: DataFile, version: Version) -> pq.ParquetFile:
     # A buffered stream without pre-buffering: otherwise whole column chunks are loaded before the first row comes.
     return pq.ParquetFile(
@@ -199,7 +220,5 @@ def _read_footer(file: DataFile) -> tuple[pq.FileMetaData, bytes, Version]:
 
 def _plain(schema: pa.Schema, file: DataFile) -> pa.Schema:
     """The columns of a file, each of which has a name of its own."""
-    repeated = {name for name in schema.names if schema.names.count(name) > 1}
-    if repeated:
-        raise UserError(f"has several columns named {min(repeated)!r}", where=file.place)
+    check_distinct(schema.names, file.place)
     return nullable(schema)

@@ -53,14 +53,14 @@ def check_same_columns(first: DataFile, expected: pa.Schema, file: DataFile, fou
             )
 
 
-def rows_at(batch: pa.RecordBatch, positions: Sequence[int]) -> pa.Table:
-    """Rows of a batch as slices, which copy nothing and, unlike `take`, know every type."""
+def rows_at(batch: pa.RecordBatch | pa.Table, positions: Sequence[int]) -> pa.Table:
+    """Rows of a batch or table as slices, which copy nothing and, unlike `take`, know every type."""
     slices, begin = [], 0
     for at in range(1, len(positions) + 1):
         if at == len(positions) or positions[at] != positions[at - 1] + 1:
             slices.append(batch.slice(positions[begin], at - begin))
             begin = at
-    return pa.Table.from_batches(slices)
+    return pa.concat_tables(slices) if isinstance(batch, pa.Table) else pa.Table.from_batches(slices)
 
 
 def blocks_of(

@@ -101,7 +101,9 @@ class WebDatasetSource:
         if not extensions:
             damage = next((index.damage for index in self._files if index.damage), None)
             raise UserError(damage or "no members with a name like key.extension", where=str(path))
-        self._shape = BlockShape(pa.schema([_field(name) for name in (KEY, *extensions)]), tuple(images), _PREFIX)
+        self._shape = BlockShape(
+            pa.schema([_field(name) for name in (KEY, *extensions)]), tuple(images), _PREFIX, str(path)
+        )
         self._fingerprint = digest.hexdigest()
 
     def expected(self) -> BitMap64:

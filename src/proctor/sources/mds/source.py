@@ -12,12 +12,15 @@ from pyroaring import BitMap64
 
 from proctor.rows import ErrorKind, UserError
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup
+from proctor.sources.blocks import names_in_blocks
+from proctor.sources.files import ids_between
 from proctor.sources.mds.cells import Ints
 from proctor.sources.mds.files import dataset_files
 from proctor.sources.mds.format import DecodedRows, ShardLayout, decode_blocks
 from proctor.sources.mds.index import ShardInfo, read_index, require_known_hashes
 from proctor.sources.mds.layout import ShardError
 from proctor.sources.mds.shard import open_shard
+from proctor.sources.planning import Extent, plan_groups
 
 if TYPE_CHECKING:
     from proctor.storage.cache import DiskCache
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 1 << 16
 """Most rows in a block."""
-
-_TAKEN_NAMES = frozenset(field.name for field in BLOCK_FIELDS)
 
 
 class MDSSource:
@@ -59,16 +60,18 @@ class MDSSource:
         self._cache = cache
         self._index = read_index(dataset_files(path, storage), allow_pickle=allow_pickle)
         self._verify_hashes = verify_hashes
+        self._names = names_in_blocks([column.name for column in self._index.columns], "mds_", self._index.files.where)
         if verify_hashes:
             require_known_hashes(self._index)
 
     def expected(self) -> BitMap64:
         """All row ids, ``0 .. n-1`` in the order of the index."""
-        return BitMap64(range(self._index.rows))
+        return ids_between(0, self._index.rows)
 
     def columns(self) -> pa.Schema:
         """The dataset's columns, in the order of the index."""
-        return pa.schema([column.encoding.field(_block_name(column.name)) for column in self._index.columns])
+        named = zip(self._names, self._index.columns, strict=True)
+        return pa.schema([column.encoding.field(name) for name, column in named])
 
     def fingerprint(self) -> str:
         """Hash of the index's content."""
@@ -76,13 +79,8 @@ class MDSSource:
 
     def groups(self, todo: BitMap64, max_rows: int, max_bytes: int = BLOCK_BYTES) -> list[ReadGroup]:
         """Splits the wanted rows by shard, then by number and by the shard's mean row size. Opens no file."""
-        groups: list[ReadGroup] = []
-        for shard in self._index.shards:
-            end = shard.first_row + shard.samples
-            if todo.range_cardinality(shard.first_row, end):
-                wanted = np.array((todo & BitMap64(range(shard.first_row, end))).to_array(), np.int64)
-                groups.extend(_split(shard, wanted, max_rows, max_bytes))
-        return groups
+        shards = [[Extent(shard.first_row, shard.samples, shard.size_bytes)] for shard in self._index.shards]
+        return list(plan_groups(todo, shards, max_rows, max_bytes))
 
     def read(self, group: ReadGroup) -> Iterator[pa.Table]:
         """Yields the group's rows in order, as blocks of at most about `BLOCK_BYTES` and `BLOCK_ROWS`."""
@@ -152,15 +150,3 @@ class MDSSource:
     def _table(self, facts: Sequence[object], columns: list[pa.Array]) -> pa.Table:
         first = [pa.array(values, field.type) for values, field in zip(facts, BLOCK_FIELDS, strict=True)]
         return pa.Table.from_arrays([*first, *columns], schema=pa.schema([*BLOCK_FIELDS, *self.columns()]))
-
-
-def _block_name(name: str) -> str:
-    return f"mds_{name}" if name in _TAKEN_NAMES else name
-
-
-def _split(shard: ShardInfo, wanted: Ints, max_rows: int, max_bytes: int) -> Iterator[ReadGroup]:
-    row_bytes = max(1, shard.size_bytes // max(1, shard.samples))
-    step = max(1, min(max_rows, max_bytes // row_bytes))
-    for start in range(0, len(wanted), step):
-        rows = wanted[start : start + step]
-        yield ReadGroup.of(shard.number, BitMap64(rows), len(rows) * row_bytes)
