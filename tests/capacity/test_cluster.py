@@ -208,3 +208,11 @@ def test_a_mistake_in_the_description_is_one_line(tmp_path: Path, text: str, sai
 def test_no_description(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot read the cluster: No such file"):
         load_cluster(tmp_path / "nothing.yaml")
+
+
+def test_the_rule_of_the_object_store_is_told_with_its_floor(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.yaml"
+    file.write_text("nodes: [{name: a, cpus: 4, ram_gb: 64, shm_gb: 0.064}]")
+    (node,) = load_cluster(file).nodes
+    assert node.object_store == 10 * GB
+    assert node.sources["object_store"] == "min(0.3 x memory, 200 GB, 0.95 x /dev/shm or 10 GB if that is more)"

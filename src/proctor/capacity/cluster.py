@@ -103,7 +103,7 @@ def this_machine(*, cpus: int | None = None, object_store: int | None = None) ->
         disk=machine.free_disk(),
         sources={
             "ram": "cgroup limit, or the machine's",
-            "object_store": "min(0.3 x free memory, 200 GB, 0.95 x /dev/shm)" if object_store is None else "the spec",
+            "object_store": machine.STORE_RULE.format("free memory") if object_store is None else "the spec",
             "used": "in use now",
             "gpu_memory": "nvidia-smi",
             "cpus": "the machine" if cpus in (None, cores) else "ray.cpus, or what the engines need",

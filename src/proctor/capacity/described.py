@@ -43,7 +43,8 @@ class NodeSpec(SpecModel):
     shm_gb: float | None = Field(default=None, gt=0, le=_MOST_GB)
     """Size of ``/dev/shm``. Default: no limit to the object store."""
     object_store_gb: float | None = Field(default=None, gt=0, le=_MOST_GB)
-    """Size of Ray's object store. Default: what Ray takes, min(0.3 x memory, 200 GB, 0.95 x /dev/shm)."""
+    """Size of Ray's object store. Default: what Ray takes, min(0.3 x memory, 200 GB, 0.95 x /dev/shm or 10 GB if that
+    is more)."""
     disk_gb: float | None = Field(default=None, ge=0, le=_MOST_GB)
     """Free disk for spilled objects and caches. Default: not known, and not checked."""
     used_gb: float = Field(default=0.0, ge=0, le=_MOST_GB)
@@ -94,7 +95,7 @@ def _node(spec: NodeSpec, *, is_head: bool) -> Node:
     sources: dict[str, Any] = {"gpu_memory": source, "used": "used_gb"}
     if store is None:
         store = machine.default_object_store(ram, shm)
-        sources["object_store"] = "min(0.3 x memory, 200 GB, 0.95 x /dev/shm)"
+        sources["object_store"] = machine.STORE_RULE.format("memory")
     return Node(
         name=spec.name,
         count=spec.count,

@@ -17,10 +17,14 @@ _SMI = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,no
 _SMI_SECONDS = 20.0
 
 
-def default_object_store(available: int, shm: int | None) -> int:
-    """Bytes of the object store that Ray takes unless it is told: ``min(0.3 x available, 200 GB, 0.95 x /dev/shm)``.
+STORE_RULE = "min(0.3 x {}, 200 GB, 0.95 x /dev/shm or 10 GB if that is more)"
+"""How Ray chooses the size of its object store, of memory that is to be named."""
 
-    As Ray 2.60's ``resolve_object_store_memory``, where ``0.95 x /dev/shm`` counts as at least 10 GB.
+
+def default_object_store(available: int, shm: int | None) -> int:
+    """Bytes of the object store that Ray takes unless it is told: see `STORE_RULE`.
+
+    As Ray 2.60's ``resolve_object_store_memory``.
 
     Args:
         available: bytes of memory that are free when Ray starts.
