@@ -9,7 +9,7 @@ import pytest
 
 from proctor.rows import ErrorKind, Failure, Sample, UserError
 from proctor.sources.columns import check_columns
-from proctor.sources.expressions import bind, compute
+from proctor.sources.expressions import MOST_BYTES, bind, compute
 from proctor.sources.jsonl import JsonlSource
 from proctor.sources.jsonrows import JSON_METADATA
 from proctor.sources.parquet import ParquetSource
@@ -220,3 +220,56 @@ def test_images_inside_json(tmp_path: Path) -> None:
     assert isinstance(first, Sample)
     assert first.images == (b"\x89PNG\r\n\x1a\n",)
     assert isinstance(second, Unprepared)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("=1) as value from block union all select (2", "not one expression"),
+        ("=" + " || ".join(["question"] * 900), None),
+        ("=age(timestamp '2020-01-01')", "age() of one time gives another value each day"),
+        ("=format('{:1000000000}', n)", "format() needs a constant format"),
+        ("=format('{:{}}', n, 1000000000)", "format() needs a constant format"),
+        ("=printf('%*d', 1000000000, n)", "printf() needs a constant format"),
+        ("=repeat('x', 1000000000)", "repeat() needs constant whole numbers"),
+        ("=repeat('x', n)", "repeat() needs constant whole numbers"),
+        ("=repeat(repeat('x', 1000), 1000)", "repeat() of what is repeated already"),
+        ("=range(1000000000)", "range() needs constant whole numbers"),
+    ],
+)
+def test_what_grows_without_a_bound_or_is_too_deep_is_refused(text: str, what: str | None) -> None:
+    with pytest.raises(UserError) as caught:
+        bind(SCHEMA, text, "here")
+    assert what is None or what in str(caught.value)
+
+
+def test_deep_parentheses_are_refused_or_computed() -> None:
+    text = "=" + "(" * 500 + "n" + ")" * 500
+    try:
+        assert bind(SCHEMA, text, "here").type == pa.int64()
+    except UserError as error:
+        assert "\n" not in str(error)  # noqa: PT017 (which of the two depends on DuckDB's version)
+
+
+def test_bounded_formats_and_repetitions_are_computed() -> None:
+    assert compute(TABLE, "=format('{:3}|{}', n, question)").cells.to_pylist()[:2] == ["  1|1", "  2|x"]
+    assert compute(TABLE, "=repeat('ab', 3)").cells.to_pylist() == ["ababab"] * 3
+    assert compute(TABLE, "=lpad(n::text, 4, '0')").cells.to_pylist() == ["0001", "0002", "0003"]
+    bind(SCHEMA, "=range(3)", "here")
+
+
+def test_columns_that_differ_in_case_only_are_refused() -> None:
+    schema = pa.schema({"A": pa.int64(), "a": pa.int64(), "b": pa.int64()})
+    for text in ("=A", "=a + 1", "=block.A"):
+        with pytest.raises(UserError, match="columns 'A' and 'a' differ in case only"):
+            bind(schema, text, "here")
+    assert bind(schema, "=B", "here").type == pa.int64()
+
+
+def test_a_value_above_the_limit_costs_its_row() -> None:
+    texts = ["x", "y" * (MOST_BYTES // 2 + 1), "z"]
+    table = pa.table({"row_id": [0, 1, 2], "t": texts})
+    found = compute(table, "=t || t")
+    assert list(found.faults) == [1]
+    assert "bytes; at most" in found.faults[1]
+    assert found.cells.to_pylist() == ["xx", None, "zz"]

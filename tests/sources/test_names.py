@@ -184,3 +184,21 @@ def test_planning_does_not_count_rows_that_an_index_only_claims(tmp_path: Path) 
     groups = source.groups(source.expected(), 1 << 28)
     assert sum(len(group.row_ids) for group in groups) == 10**8
     assert sum(len(group.rows) for group in groups) < 10**8 // 7  # about a bit a row
+
+
+@pytest.mark.parametrize(
+    "kind", [JsonlSource, ParquetSource, WebDatasetSource, ImageFolderSource, MDSSource, HuggingFaceSource]
+)
+@pytest.mark.parametrize("scheme", ["s3", "gs", "https", "ftp"])
+def test_secrets_in_a_url_are_refused_and_not_told(kind: Callable[[str], Source], scheme: str) -> None:
+    for secret in ("SECRET", "SEC/RET"):
+        with pytest.raises(UserError, match="credentials in a URL") as caught:
+            kind(f"{scheme}://KEY:{secret}@bucket/x.jsonl?a=b")
+        assert not any(word in str(caught.value) for word in ("KEY", "SEC", "RET"))
+
+
+def test_messages_name_what_is_wrong_with_a_url() -> None:
+    with pytest.raises(UserError, match="from local paths only"):
+        HuggingFaceSource("s3://bucket/x")
+    with pytest.raises(UserError, match="a URL with a fragment cannot"):
+        JsonlSource("http://127.0.0.1:1/x.jsonl#x")

@@ -9,6 +9,7 @@ external access, extensions and changes to its settings are switched off.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from proctor.rows import UserError
+from proctor.sources import growth
+from proctor.sources.base import BLOCK_BYTES
 from proctor.sources.jsonrows import JSON_METADATA
 
 if TYPE_CHECKING:
@@ -29,7 +32,6 @@ _SETTINGS: dict[str, Any] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "python_enable_replacements": False,
-    "lock_configuration": True,
 }
 _PARTS = frozenset(
     {"BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT"}
@@ -47,6 +49,8 @@ and (
 )
 """
 _SCALAR = "select distinct function_name from duckdb_functions() where function_type in ('scalar', 'macro')"
+MOST_BYTES = 4 * BLOCK_BYTES
+"""Most bytes of the values that are computed at once, and so of a single one."""
 _ROW_ID = pa.field("row_id", pa.int64())
 
 
@@ -100,7 +104,12 @@ def _database_error() -> type[Exception]:
 def _database() -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    return duckdb.connect(":memory:", config=_SETTINGS)
+    database = duckdb.connect(":memory:", config=_SETTINGS)
+    # Without its time zones, DuckDB knows UTC only and refuses the setting.
+    with contextlib.suppress(duckdb.Error):
+        database.execute("set TimeZone = 'UTC'")
+    database.execute("set lock_configuration = true")
+    return database
 
 
 def _query(text: str) -> str:
@@ -117,7 +126,10 @@ def _tree(text: str) -> dict[str, Any]:
     """
     found = _database().cursor().execute("select json_serialize_sql(?)", [_query(text)]).fetchone()
     assert found is not None
-    tree: dict[str, Any] = json.loads(found[0])
+    try:
+        tree: dict[str, Any] = json.loads(found[0])
+    except RecursionError:
+        raise _RefusedError("nested too deeply") from None
     if not text.removeprefix("=").strip():
         raise _RefusedError("there is nothing behind the =")
     if tree["error"]:
@@ -129,7 +141,7 @@ def _check_parts(text: str, names: Sequence[str]) -> None:
     """Refuses all but scalar expressions."""
     trees = [_tree(text), _tree("=null")]
     nodes = [[statement["node"] for statement in tree["statements"]] for tree in trees]
-    if len(nodes[0]) != 1 or len(nodes[0][0]["select_list"]) != 1:
+    if len(nodes[0]) != 1 or len(nodes[0][0].get("select_list", ())) != 1:
         raise _RefusedError("not one expression")
     found, plain = ({**tree[0], "select_list": None, "from_table": tree[0]["from_table"]["type"]} for tree in nodes)
     if found != plain:
@@ -145,7 +157,11 @@ def _fault(part: Mapping[str, Any], names: Sequence[str]) -> str | None:
     if part["class"] not in _PARTS:
         return f"no {part['class'].lower()} here: an expression sees the columns of one row"
     if part["class"] == "COLUMN_REF":
-        name = str(part["column_names"][0])
+        path = [str(name) for name in part["column_names"]]
+        name = path[1] if path[0].lower() == "block" and "block" not in names and len(path) > 1 else path[0]
+        same = [other for other in dict.fromkeys((*names, _ROW_ID.name)) if other.lower() == name.lower()]
+        if len(same) > 1:
+            return f"columns {same[0]!r} and {same[1]!r} differ in case only, which SQL does not see"
         clock = name.lower().startswith(_CLOCKS) and name not in names
         return f"{name} gives another value each time" if clock else None
     if part["class"] == "FUNCTION":
@@ -153,7 +169,11 @@ def _fault(part: Mapping[str, Any], names: Sequence[str]) -> str | None:
         name = part["function_name"].lower()
         if name in changing:
             return f"{name}() gives another value each time"
-        return None if name in scalar else f"there is no function {name}() of the values of a row"
+        if name == "age" and len(part["arguments"]) == 1:
+            return "age() of one time gives another value each day"
+        if growth.grows(part) and any(growth.grows(p) for p in _parts(part["arguments"]) if p["class"] == "FUNCTION"):
+            return f"{name}() of what is repeated already"
+        return growth.fault_of(part) if name in scalar else f"there is no function {name}() of the values of a row"
     return None
 
 
@@ -167,14 +187,15 @@ def _functions() -> tuple[frozenset[str], frozenset[str]]:
 
 def _parts(tree: Any) -> Iterator[dict[str, Any]]:
     """Every expression inside a parsed one."""
-    if isinstance(tree, dict):
-        if "class" in tree:
-            yield tree
-        for inner in tree.values():
-            yield from _parts(inner)
-    elif isinstance(tree, list):
-        for inner in tree:
-            yield from _parts(inner)
+    left = [tree]
+    while left:
+        inner = left.pop()
+        if isinstance(inner, dict):
+            if "class" in inner:
+                yield inner
+            left.extend(inner.values())
+        elif isinstance(inner, list):
+            left.extend(inner)
 
 
 def _needed(table: pa.Table, text: str) -> pa.Table:
@@ -198,6 +219,8 @@ def _by_halves(table: pa.Table, text: str, start: int) -> Iterator[tuple[int, tu
     """The values of all rows at once or, where that fails, of ever fewer, until what fails stands alone."""
     try:
         found = _run(table, text)
+        if found[1].nbytes > MOST_BYTES:
+            raise _RefusedError(f"a value of {found[1].nbytes:,} bytes; at most {MOST_BYTES:,} are kept")
         if len(found[1]) != table.num_rows:
             raise _RefusedError("more or fewer values than one")
         yield start, found

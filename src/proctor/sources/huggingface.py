@@ -187,8 +187,12 @@ def _check_names(field: pa.Field) -> None:
 
 def _data_files(path: str | Path, split: str | None) -> list[DataFile]:
     """The Arrow files of a data set or of one of its splits, in order."""
-    folder, name = folder_of(path)
     where = str(path)
+    if "://" in where:
+        from proctor.storage.connect import refuse_credentials
+
+        refuse_credentials(where)
+    folder, name = (None, "") if "://" in where and not where.startswith("file:///") else folder_of(path)
     if not isinstance(folder, LocalFolder):
         raise UserError("data sets on disk are mapped from local paths only", where=where, fix="copy or mount it first")
     if name:

@@ -75,8 +75,7 @@ def _below_url(url: str, storage: StorageOptions | None) -> tuple[DataFolder, st
             return folder, name
         except RemoteError as error:
             if web or error.reason != "missing":
-                fix = "a folder of a web server cannot be listed: give the URL of a file" if web else None
-                raise UserError(error.message, fix=fix) from None
+                raise UserError(error.message, fix="give the URL of a file, not of a folder" if web else None) from None
     folder = RemoteFolder(Remote(url.rstrip("/"), options))
     if web:
         raise UserError("a folder of a web server cannot be listed", where=url, fix="give the URL of a file")

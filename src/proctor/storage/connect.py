@@ -70,12 +70,30 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
+def refuse_credentials(url: str) -> None:
+    """Refuses a URL with a user or password in it, and says neither.
+
+    Raises:
+        UserError: names the scheme, and the host where it is certain which part that is.
+    """
+    scheme, _, rest = url.partition("://")
+    place = rest.partition("/")[0]
+    user, at, host = place.rpartition("@")
+    # A secret may hold a slash; what then stands behind the colon is no port.
+    _, colon, port = ("", "", "") if at or "[" in place else place.partition(":")
+    if colon and "@" in rest and not port.isdigit():
+        raise UserError("credentials in a URL", where=f"{scheme}://", fix="leave them out")
+    if at and (":" in user or not scheme.startswith(("abfs", "az"))):
+        raise UserError("credentials in a URL", where=f"{scheme}://{host}", fix="leave them out")
+
+
 def object_store(url: str, options: StorageOptions = DEFAULT_OPTIONS) -> Connection:
     """Opens the store that `url` lies in: the whole bucket, container or server. Nothing is sent yet.
 
     Raises:
         UserError: the URL has another scheme, no bucket, or the options do not fit together.
     """
+    refuse_credentials(url)
     parts = urlsplit(url)
     scheme = _BUCKET_SCHEMES.get(parts.scheme, parts.scheme)
     if scheme not in _OPEN:
@@ -85,8 +103,6 @@ def object_store(url: str, options: StorageOptions = DEFAULT_OPTIONS) -> Connect
         raise UserError("no bucket or host in this URL", where=url, fix=f"for example {parts.scheme}://name/folder")
     if scheme == "file" and parts.netloc:
         raise UserError("a file URL has three slashes before its path", where=url, fix="for example file:///data/runs")
-    if scheme in ("http", "https") and (parts.username or parts.password):
-        raise UserError("credentials in a URL", where=f"{parts.scheme}://{parts.hostname}", fix="leave them out")
     path = unquote(parts.path) if scheme in ("http", "https", "file") else url.partition("://")[2].partition("/")[2]
     try:
         return Connection(_OPEN[scheme](parts, options), path.strip("/"))

@@ -22,7 +22,7 @@ from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_using_event, wait_random_exponential
 
 from proctor.rows import UserError
-from proctor.storage.connect import Connection, StorageOptions, object_store
+from proctor.storage.connect import Connection, StorageOptions, object_store, refuse_credentials
 from proctor.storage.replies import NO_CREDENTIALS, is_broken, lacks_credentials, status_of, what_happened
 
 if TYPE_CHECKING:
@@ -115,10 +115,11 @@ class Remote:
         Raises:
             UserError: says what is wrong with it.
         """
+        refuse_credentials(self.url)
         parts = urlsplit(self.url)
         if parts.scheme in ("http", "https") and (parts.query or parts.fragment):
-            where = self.url.partition("?")[0].partition("#")[0]
-            raise UserError("a URL with a query cannot have files below it", where=where, fix="leave the query out")
+            where, part = self.url.partition("?")[0].partition("#")[0], "query" if parts.query else "fragment"
+            raise UserError(f"a URL with a {part} cannot have files below it", where=where, fix=f"leave the {part} out")
         _connect(self.url, self.options)
 
     def url_of(self, name: str) -> str:
