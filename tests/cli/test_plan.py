@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from proctor.spec import load_spec
+from tests.capacity.models import model_directory
 
 pytestmark = pytest.mark.slow
 
@@ -99,3 +100,15 @@ def test_the_printed_block_fits_and_is_printed_again(spec: Path, tmp_path: Path)
     again = plan(spec, *options)
     assert again.returncode == 0, again.stdout
     assert again.stdout[again.stdout.index("capacity:\n") :] == block
+
+
+def test_what_is_not_known_is_told_with_its_file(spec: Path, tmp_path: Path) -> None:
+    config = {"model_type": "gemma3", "text_config": {"hidden_size": 2560}}
+    model = model_directory(tmp_path / "gemma", config, {"w": ("BF16", [1000])})
+    (model / "chat_template.jinja").write_text("{{ messages }}")
+    cluster = nodes(tmp_path, "nodes: [{name: box, cpus: 8, ram_gb: 64, disk_gb: 100}]\n")
+    done = plan(spec, "--cluster", cluster, "--set", "engine={kind: transformers, checkpoints: [gemma], device: cpu}")
+    assert done.returncode == 0, done.stderr
+    said = f"model (engine.checkpoints): unknown: memory of the model not known: {model / 'config.json'}: has no "
+    assert f"{said}num_attention_heads\n" in done.stdout
+    assert f"{said}num_hidden_layers\n" in done.stdout

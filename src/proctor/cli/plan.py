@@ -89,8 +89,11 @@ def _show_capacity(found: CapacityPlan, *, why: bool) -> None:
     from proctor.capacity.figures import shown
 
     stdout.print(f"\n[bold {_VERDICTS[found.verdict]}]{found.verdict}[/]: {escaped(found.cluster.origin)}")
-    for check in found.reasons:
-        stdout.print(f"[red]{check.what}[/] ({escaped(check.where)}): {escaped(check.formula)}", soft_wrap=True)
+    for check in (check for check in found.checks if check.level != "ok"):
+        level = "" if check.level == "fails" else f" {check.level}:"
+        colour = "red" if check.level == "fails" else "yellow"
+        text = f"[{colour}]{check.what}[/] ({escaped(check.where)}):{level} {escaped(check.formula)}"
+        stdout.print(text, soft_wrap=True)
     for change in found.changes:
         stdout.say(f"  {change.key}: {change.after}    (now: {'default' if change.before is None else change.before})")
     checks = [(c.what, c.where, c.level, shown(c.need, c.unit), shown(c.have, c.unit), c.advice) for c in found.checks]
