@@ -141,5 +141,5 @@ def test_a_folder_in_object_storage(tmp_path: Path) -> None:
         rows = read_rows(ImageFolderSource(bucket.url("data"), storage=bucket.options))
         assert errors(rows) == {4: "read.missing"}
         assert column(rows, "image")[:4] == [picture(shade) for shade in range(4)]
-        with pytest.raises(UserError, match="a folder of a web server cannot be listed"):
+        with pytest.raises(UserError, match="a web server gives files, and lists no folders"):
             ImageFolderSource(f"{bucket.endpoint}/bucket/data")

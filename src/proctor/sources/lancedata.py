@@ -145,6 +145,8 @@ def _place(path: str, storage: StorageOptions | None) -> tuple[str, DataFolder, 
         path = unquote(urlsplit(path).path)
     if "://" not in path:
         local = Path(path).absolute()
+        if not local.is_dir():
+            raise UserError("no such directory", where=path, fix="give the data set's directory")
         return str(local), LocalFolder(local), ()
     from proctor.storage.connect import DEFAULT_OPTIONS
     from proctor.storage.remote import Remote

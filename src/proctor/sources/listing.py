@@ -75,7 +75,8 @@ def _below_url(url: str, storage: StorageOptions | None) -> tuple[DataFolder, st
             return folder, name
         except RemoteError as error:
             if web or error.reason != "missing":
-                raise UserError(error.message, fix="give the URL of a file, not of a folder" if web else None) from None
+                fix = "check the URL: a web server gives files, and lists no folders" if web else None
+                raise UserError(error.message, fix=fix) from None
     folder = RemoteFolder(Remote(url.rstrip("/"), options))
     if web:
         raise UserError("a folder of a web server cannot be listed", where=url, fix="give the URL of a file")
