@@ -173,7 +173,7 @@ def test_on_a_web_server_a_path_is_a_file(bucket: Bucket) -> None:
     (bucket.root / "data" / "a.parquet").rename(bucket.root / "data" / "with space.parquet")
     url = f"{bucket.endpoint}/bucket/data"
     assert len(ParquetSource(f"{url}/with%20space.parquet").expected()) == 40
-    with pytest.raises(UserError, match=r"not there \(HTTP 404\) \(check the URL: a web server gives files, and lists no folders"):
+    with pytest.raises(UserError, match=r"not there \(HTTP 404\) \(check the URL: a web server gives files"):
         ParquetSource(f"{url}/none.parquet")
 
 
