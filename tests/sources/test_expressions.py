@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +276,15 @@ def test_a_value_above_the_limit_costs_its_row() -> None:
     assert list(found.faults) == [1]
     assert "bytes; at most" in found.faults[1]
     assert found.cells.to_pylist() == ["xx", None, "zz"]
+
+
+def test_times_are_in_utc_wherever_the_machine_is() -> None:
+    code = """
+import pyarrow as pa
+from proctor.sources.expressions import compute
+table = pa.table({"row_id": [0]})
+print(compute(table, "=to_timestamp(0)::text").cells.to_pylist())
+"""
+    environment = {**os.environ, "TZ": "America/New_York"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['1970-01-01 00:00:00+00']"

@@ -107,7 +107,7 @@ def _database() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect(":memory:", config=_SETTINGS)
     # Without its time zones, DuckDB knows UTC only and refuses the setting.
     with contextlib.suppress(duckdb.Error):
-        database.execute("set TimeZone = 'UTC'")
+        database.execute("set global TimeZone = 'UTC'")
     database.execute("set lock_configuration = true")
     return database
 
