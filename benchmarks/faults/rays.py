@@ -83,6 +83,8 @@ class Cluster:
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(60)
         end_tree(self._keeper.pid)
+        assert self._keeper.stdout is not None
+        self._keeper.stdout.close()
         self._log.close()
 
     def _ask(self, what: str, number: int) -> Any:

@@ -104,7 +104,8 @@ def test_a_directory_that_is_read_only_starts_no_run(tmp_path: Path) -> None:
     assert (tmp_path / "first.out").read_text() == ""
     told = (tmp_path / "first.err").read_text().strip()
     assert "\n" not in told
-    assert told == f"error: {tmp_path / 'run'}: cannot be a run directory: Read-only file system"
+    run = tmp_path / "run"
+    assert told == f"error: {run}: cannot be a run directory: {run}/.lock: Read-only file system"
     assert disk.code("second") == 0
     assert disk.records("after") == Counter(range(ROWS))
     shutil.rmtree(tmp_path / "after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -185,6 +186,7 @@ def _of_ray(node: Mapping[str, Any]) -> tuple[bool, Node]:
         gpus=gpus,
         gpu_memory=memory,
         gpu_type=gpu_type if gpus else None,
+        disk=machine.free_disk() if node.get("NodeManagerHostname") == os.uname().nodename else None,
         sources=sources,
     )
     return "node:__internal_head__" in resources, made
