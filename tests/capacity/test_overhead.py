@@ -26,8 +26,8 @@ def test_cpu_of_blocks_and_rows_is_that_of_the_overhead_benchmark() -> None:
 
 def test_memory_of_an_actor_is_that_of_the_soak() -> None:
     lines = (RESULTS / "soak.md").read_text().splitlines()
-    resident = {
-        line.split("|")[1].strip(): line.split("|")[5] for line in lines if line.startswith(("| actor", "| ward"))
+    own = {
+        line.split("|")[1].strip(): line.split("|")[4] for line in lines if line.startswith(("| actor |", "| warden |"))
     }
-    total = sum(float(cell.split()[0]) for cell in resident.values())
+    total = sum(float(cell.split()[0]) for cell in own.values())
     assert pytest.approx(total * 1e6, rel=0.2) == overhead.ACTOR_BYTES

@@ -21,7 +21,7 @@ from tests.capacity.facts import block, facts, spec
 GB = 10**9
 
 
-def one(ram_gb: float = 24, cpus: float = 2, **parts: Any) -> Cluster:
+def one(ram_gb: float = 24, cpus: float = 2.5, **parts: Any) -> Cluster:
     store = parts.pop("object_store", int(0.3 * ram_gb * GB))
     return Cluster((Node("n", cpus, int(ram_gb * GB), store, services=int(1.65 * GB), **parts),), "test")
 
@@ -43,7 +43,10 @@ def test_a_run_that_fits_as_it_is() -> None:
     made = plan_with(spec(), facts(), one())
     assert (made.verdict, made.exit_code, made.changes, made.reasons) == ("fits", 0, (), ())
     (node,) = made.nodes
-    assert (node.engines, node.reads) == (1, 2)  # 2 CPUs, 1 of them the engine's, and two tasks of half a CPU
+    assert (node.engines, node.reads) == (
+        1,
+        2,
+    )  # the engine's CPU, two tasks that read and one that writes, half a CPU each
     assert node.blocks == 1 * 3 + 2 * 2
     assert made.blocks == 100_000 * 100_000 / 16e6
     figures = {figure.name: figure for figure in made.figures}
@@ -99,7 +102,7 @@ def test_two_engines_in_a_pod_of_64_gb_become_one() -> None:
     (failing,) = made.reasons
     assert failing.what == "engines"
     assert failing.formula == (
-        "6 of 12 find a place; pod, beside a task that reads: CPUs allow 2, memory allows 1 = 39 GB / 20.1 GB"
+        "6 of 12 find a place; pod, beside a task that reads: CPUs allow 2, memory allows 1 = 39.1 GB / 20 GB"
     )
     assert made.capacity.engines_per_node == 1
 
@@ -217,7 +220,7 @@ def test_writing_limits_when_records_are_slow() -> None:
 def test_ray_itself_limits_tiny_rows() -> None:
     tiny = block(source_bytes=2_000, arrow_bytes=3_000, largest_row=40, read_seconds=1e-4, read_cpu=1e-4,
                  prepare_cpu=1e-3, write_cpu=1e-4, prepare_source_bytes=2_000, prepared_bytes=3_000)  # fmt: skip
-    made = plan_with(spec(), facts(sample=Sample((tiny,)), source_bytes=2_000_000), one())
+    made = plan_with(spec(), facts(sample=Sample((tiny,)), source_bytes=2_000_000), one(cpus=2))
     assert made.throughput.limit == "overhead"
     # 100,000 tiny rows in blocks of 256 took 25.3 s: see `overhead`
     assert 100_000 / (made.throughput.rows_per_second or 1) == pytest.approx(25.3, rel=0.15)

@@ -15,9 +15,9 @@ from proctor.spec import RunSpec
 
 NODE_SERVICES = 330_000_000
 """Resident bytes of Ray's own processes on a node (raylet, dashboard agent, runtime environment agent, log monitor)."""
-HEAD_SERVICES = 1_650_000_000
-"""Resident bytes of what runs once: Ray's head (GCS, dashboard, autoscaler), Ray Data's three actors, Proctor's hub and
-driver. Both measured with `ps` during a run, Ray 2.60."""
+HEAD_SERVICES = 870_000_000
+"""Bytes of what runs once: Ray's head (GCS, dashboard, autoscaler) and Ray Data's three actors (613 MB), Proctor's hub
+(75 MB) and driver (180 MB). Proportional memory (PSS), which counts shared libraries once, by `make scale`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +113,24 @@ def this_machine(*, cpus: int | None = None, object_store: int | None = None) ->
     return Cluster((node,), "this machine")
 
 
+def wanted_cpus(spec: RunSpec) -> float:
+    """Logical CPUs that let the engines run, two tasks read and prepare, and one mark and write beside them."""
+    return spec.engines_at_once * spec.engine.cpus_per_replica + 3 * spec.stream.prepare_cpus
+
+
 def cluster_of(spec: RunSpec) -> Cluster:
     """Where a run would take place: the cluster at `ray.address`, or this machine with a Ray of the run's own.
 
-    Such a Ray is told of as many CPUs as the engines need, also if there are fewer.
+    Such a Ray is told of as many CPUs as `wanted_cpus`, also if there are fewer.
 
     Raises:
         UserError: there is no such cluster.
     """
     if spec.ray.address is not None:
         return running_cluster(spec.ray.address)
-    wanted = spec.engines_at_once * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
     store = spec.ray.object_store_mb
     return this_machine(
-        cpus=spec.ray.cpus or max(machine.cpu_count(), round(wanted + 0.5)),
+        cpus=spec.ray.cpus or max(machine.cpu_count(), round(wanted_cpus(spec) + 0.5)),
         object_store=None if store is None else store * 1_000_000,
     )
 

@@ -19,10 +19,10 @@ From the same benchmark: (14.1 s - 49 blocks) / 100,000 x 2."""
 START_SECONDS = 8.0
 """A Ray of the run's own, and the first engine, before the first row moves (``docs/benchmarks.md``)."""
 
-WORKER_BYTES = 215_000_000
-"""Resident memory of a worker of Ray before it has any rows (`ps` during a run: 205 MiB)."""
-ACTOR_BYTES = 242_000_000
-"""Resident memory of an engine's actor (``benchmarks/results/soak.md``: 231 MB, and its warden 7 MB)."""
+WORKER_BYTES = 145_000_000
+"""Memory of a worker of Ray before it has any rows: proportional (PSS), by `make scale`. It is 215 MB resident."""
+ACTOR_BYTES = 135_000_000
+"""Memory of its own of an engine's actor with its warden (``benchmarks/results/soak.md``). It is 238 MB resident."""
 ROW_COPIES = 3
 """Copies of a row's bytes in an actor: the block, its rows as objects, and what is on its way to the engine."""
 

@@ -205,7 +205,8 @@ def _share(node: Node, count: int, engines: int, demand: Demand, *, stored: bool
         used=node.used + node.services,
     )
     by_memory = reads_by_memory(free, demand.task_memory)
-    by_cpu = reads_by_cpu(node.cpus, engines, demand.engine_cpus, 0.0, demand.task_cpus)
+    beside = reads_by_cpu(node.cpus, engines, demand.engine_cpus, 0.0, demand.task_cpus)
+    by_cpu = max(min(beside, 1), beside - 1)  # one of them marks and writes; a single one does both in turn
     queued = engines * demand.blocks_in_flight * demand.block_bytes
     buffered = BUFFERED_BLOCKS * demand.block_bytes
     by_store = max(1, math.floor((STORE_SHARE * node.object_store - queued) / max(1.0, buffered)))

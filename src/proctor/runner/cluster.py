@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 
+from proctor.capacity.cluster import wanted_cpus
 from proctor.rows import UserError, told
 from proctor.runner.placement import MB, bundles, engine_resources, engines_on, left_beside
 from proctor.spec import CapacitySpec, RunSpec
@@ -52,11 +53,6 @@ def _await_executors() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("StreamingExecutor"):
             thread.join(max(0.0, give_up - time.monotonic()))
-
-
-def wanted_cpus(spec: RunSpec) -> float:
-    """Logical CPUs that let the engines run and two more tasks prepare and write beside them."""
-    return spec.engines_at_once * spec.engine.cpus_per_replica + 2 * spec.stream.prepare_cpus
 
 
 def await_room(spec: RunSpec) -> int:

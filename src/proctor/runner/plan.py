@@ -7,10 +7,10 @@ from typing import Any
 
 from pyroaring import BitMap64
 
+from proctor.capacity.cluster import wanted_cpus
 from proctor.results.settle import done_ids
 from proctor.rows import ImagePart, Prompt, Sample, told
 from proctor.runner.begin import check
-from proctor.runner.cluster import wanted_cpus
 from proctor.runner.exam import Exam
 from proctor.sources.samples import to_samples
 from proctor.spec import RunSpec, warnings_of
