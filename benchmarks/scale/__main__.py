@@ -22,7 +22,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.scale", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=SIZES, help="sizes, ascending")
     parser.add_argument("--data", type=Path, help="directory that keeps the data set (default: made anew, removed)")
+    parser.add_argument("--judge", action="store_true", help="only judge the results that are there, anew")
     arguments = parser.parse_args()
+    if arguments.judge:
+        sys.exit("\n".join(report.judge()) or None)
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scale-")))
         began = time.monotonic()
