@@ -147,7 +147,7 @@ class HubClient:
         """What the hub has heard; nothing when it does not answer in time."""
         return self._ask("view") or HubView({}, {}, {})
 
-    def await_ends(self, timeout: float = 3.0) -> None:
+    def await_ends(self, timeout: float = 8.0) -> None:
         """Waits a moment for the last words of engines that are closing; an engine that was killed has none."""
         give_up = time.monotonic() + timeout
         while time.monotonic() < give_up:
