@@ -16,8 +16,6 @@ ROW_CPU_SECONDS = 0.00025
 """CPU time of a row that is read, sent to an engine, answered, marked and written, apart from its images.
 
 From the same benchmark: (14.1 s - 49 blocks) / 100,000 x 2."""
-START_SECONDS = 8.0
-"""A Ray of the run's own, and the first engine, before the first row moves (``docs/benchmarks.md``)."""
 
 WORKER_BYTES = 145_000_000
 """Memory of a worker of Ray before it has any rows: proportional (PSS), by `make scale`. It is 215 MB resident."""
