@@ -1,0 +1,26 @@
+"""``proctor trace``: read GPU traces. ``proctor trace FILE`` alone prints the summary."""
+
+from __future__ import annotations
+
+import typer
+from typer.core import TyperGroup
+from typing_extensions import override
+
+_DEFAULT = "summary"
+
+
+class _SummaryByDefault(TyperGroup):
+    """A first word that is no verb is a file: the summary is what one asks of a file without saying what."""
+
+    @override
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_SummaryByDefault,
+    help="Read GPU traces (Nsight Systems, PyTorch profiler): where time went, what changed, and how one knows.",
+    no_args_is_help=True,
+)

@@ -1,0 +1,135 @@
+"""An open trace: a read-only connection with the model's views, and what is known about the capture."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from proctor.rows import UserError
+from proctor.trace.model import Gpu, GraphMode, Note, Origin, Process, Schema, Severity
+
+_ROWS_AT_ONCE = 10_000
+
+
+class Trace:
+    """One capture, open for reading. Close it, or use it in ``with``.
+
+    Attributes:
+        path: the file the user named.
+        origin: what wrote it.
+        schema: version of the export; None for Kineto traces.
+        tool: what wrote the trace, with its version, in words.
+        gpus: the GPUs, one entry per process that numbers them differently; see `gpu`.
+        processes: those the trace names.
+        graph_mode: whether kernels inside CUDA graphs were recorded one by one.
+        window: first start and last end of anything on a GPU or in an API call, ns; (0, 0) in an empty trace.
+        notes: what a reader must know before trusting a figure.
+        connection: for queries over the views of `proctor.trace.views`. Temporary tables live in memory.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        path: Path,
+        origin: Origin,
+        tables: Mapping[str, str | None],
+        schema: Schema | None = None,
+        tool: str = "",
+        gpus: Sequence[Gpu] = (),
+        processes: Sequence[Process] = (),
+        graph_mode: GraphMode = GraphMode.UNKNOWN,
+        window: tuple[int, int] = (0, 0),
+        notes: Sequence[Note] = (),
+    ) -> None:
+        self.connection = connection
+        self.path = path
+        self.origin = origin
+        self.schema = schema
+        self.tool = tool
+        self.gpus = tuple(gpus)
+        self.processes = tuple(processes)
+        self.graph_mode = graph_mode
+        self.window = window
+        self.notes = tuple(notes)
+        self._tables = dict(tables)
+
+    def has(self, view: str) -> bool:
+        """Whether the file has the table under `view`, and anything in it."""
+        return self._tables[view] is not None and self.one(f"SELECT EXISTS (SELECT 1 FROM {view})") == 1
+
+    def rows(self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> Iterator[tuple[Any, ...]]:
+        """The result of a query, a bounded number of rows at a time.
+
+        Raises:
+            UserError: the file is damaged where the query read it.
+        """
+        try:
+            cursor = self.connection.execute(sql, parameters)
+            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+                yield from rows
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def one(self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> Any:
+        """The first column of the first row; None if there is none."""
+        return next((row[0] for row in self.rows(sql, parameters)), None)
+
+    def run(self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> None:
+        """Executes a statement that returns nothing, such as filling a temporary table."""
+        for _ in self.rows(sql, parameters):
+            pass
+
+    def text(self, ids: Iterable[int]) -> dict[int, str]:
+        """The strings with these ids; only those are read. An id that the file does not have says so."""
+        found: dict[int, str] = {}
+        for number in set(ids):
+            text = self.one("SELECT text FROM strings WHERE id = ?", (number,))
+            found[number] = f"[string {number} is not in the trace]" if text is None else str(text)
+        return found
+
+    def gpu(self, device: int, process: int | None = None) -> Gpu:
+        """The GPU that `process` calls `device`. One that the trace does not describe has only its number."""
+        for gpu in self.gpus:
+            if gpu.device == device and gpu.process == process and process is not None:
+                return gpu
+        for gpu in self.gpus:
+            if gpu.device == device and gpu.process is None:
+                return gpu
+        return Gpu(device=device, process=process)
+
+    def missing(self, view: str, question: str) -> UserError:
+        """What to raise where `question` needs `view`, and the trace has none of it: with the note that explains it."""
+        error = next((note for note in self.notes if note.severity is Severity.ERROR), None)
+        why = f": {error.what}" if error else ""
+        return UserError(
+            f"{question} needs {view}, and this trace has none{why}",
+            where=str(self.path),
+            fix=error.advice if error else None,
+        )
+
+    def close(self) -> None:
+        """Frees the connection. May be called twice."""
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _damaged(self, error: sqlite3.DatabaseError) -> UserError:
+        if (
+            isinstance(error, sqlite3.OperationalError)
+            and "malformed" not in str(error)
+            and "disk I/O" not in str(error)
+        ):
+            raise error
+        return UserError(
+            f"the file is damaged: {error}", where=str(self.path), fix="export it again with `nsys export`"
+        )

@@ -1,0 +1,182 @@
+"""One model over every export: named views with the same columns, whatever tables and columns the file has.
+
+A view over a table that is not there is empty; a column that is not there is NULL. Times are nanoseconds on the trace's
+own clock. ``process`` is ``globalPid``, ``thread`` is ``globalTid``; names are ids into ``strings``, since joining text
+is what makes the usual queries slow. A launch and its API call are joined on correlation id *and* process:
+``calls.correlation = kernels.correlation AND calls.process = kernels.process``.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_PROCESS_OF_THREAD = 0xFFFFFF
+
+
+class _View(NamedTuple):
+    table: str
+    columns: dict[str, str]
+
+
+_PLACE = {
+    "start": "start",
+    "end": '"end"',
+    "device": "deviceId",
+    "context": "contextId",
+    "stream": "streamId",
+    "process": "globalPid",
+    "correlation": "correlationId",
+}
+
+VIEWS: dict[str, _View] = {
+    "strings": _View("StringIds", {"id": "id", "text": "value"}),
+    "kernels": _View(
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        {
+            **_PLACE,
+            "name": "demangledName",
+            "short": "shortName",
+            "mangled": "mangledName",
+            "grid_x": "gridX",
+            "grid_y": "gridY",
+            "grid_z": "gridZ",
+            "block_x": "blockX",
+            "block_y": "blockY",
+            "block_z": "blockZ",
+            "registers": "registersPerThread",
+            "static_shared": "staticSharedMemory",
+            "dynamic_shared": "dynamicSharedMemory",
+            "shared_executed": "sharedMemoryExecuted",
+            "local_per_thread": "localMemoryPerThread",
+            "launch_type": "launchType",
+            "green_context": "greenContextId",
+            "graph": "graphId",
+            "graph_node": "graphNodeId",
+            "cluster_x": "clusterX",
+            "cluster_y": "clusterY",
+            "cluster_z": "clusterZ",
+            "max_active_clusters": "maxActiveClusters",
+            "reported_occupancy": "reportedOccupancy",  # Kineto's own estimate, in percent; nsys gives none
+        },
+    ),
+    "copies": _View(
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        {
+            **_PLACE,
+            "bytes": "bytes",
+            "kind": "copyKind",
+            "source_kind": "srcKind",
+            "target_kind": "dstKind",
+            "source_device": "srcDeviceId",
+            "target_device": "dstDeviceId",
+            "graph_node": "graphNodeId",
+            "merged": "copyCount",
+        },
+    ),
+    "memsets": _View(
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        {**_PLACE, "value": "value", "bytes": "bytes", "memory_kind": "memKind", "graph_node": "graphNodeId"},
+    ),
+    "syncs": _View("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", {**_PLACE, "kind": "syncType", "event": "eventId"}),
+    "graphs": _View(
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_PLACE, "graph": "graphId", "graph_execution": "graphExecId"}
+    ),
+    "calls": _View(
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        {
+            "start": "start",
+            "end": '"end"',
+            "thread": "globalTid",
+            "process": f"globalTid & ~{_PROCESS_OF_THREAD}",
+            "correlation": "correlationId",
+            "name": "nameId",
+            "result": "returnValue",
+        },
+    ),
+    "os_calls": _View(
+        "OSRT_API",
+        {
+            "start": "start",
+            "end": '"end"',
+            "thread": "globalTid",
+            "process": f"globalTid & ~{_PROCESS_OF_THREAD}",
+            "name": "nameId",
+        },
+    ),
+    "annotations": _View(
+        "NVTX_EVENTS",
+        {
+            "start": "start",
+            "end": '"end"',
+            "kind": "eventType",
+            "thread": "globalTid",
+            "end_thread": "endGlobalTid",
+            "process": f"globalTid & ~{_PROCESS_OF_THREAD}",
+            "text": "text",
+            "text_id": "textId",
+            "domain": "domainId",
+            "category": "category",
+            "range_id": "rangeId",
+        },
+    ),
+    "processes": _View("PROCESSES", {"process": "globalPid", "pid": "pid", "name": "name"}),
+    "threads": _View("ThreadNames", {"thread": "globalTid", "name": "nameId"}),
+    "diagnostics": _View(
+        "DIAGNOSTIC_EVENT", {"time": "timestamp", "severity": "severity", "text": "text", "process": "globalPid"}
+    ),
+}
+"""The model. ``annotations`` are NVTX rows of every kind; its text is ``COALESCE(text, strings.text of text_id)``."""
+
+PUSH_POP, START_END, MARK = 59, 60, 34
+"""``annotations.kind``: nested ranges of a thread, ranges between any two points, single moments."""
+
+
+def columns_of(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """The tables (and views) of the file itself with their columns, by name."""
+    names = [
+        str(name)
+        for (name,) in connection.execute("SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view')")
+    ]
+    return {
+        name: [str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({quoted(name)})")] for name in names
+    }
+
+
+def create_views(connection: sqlite3.Connection, tables: Mapping[str, list[str]]) -> dict[str, str | None]:
+    """Creates the model's views in the connection's temporary schema: nothing is written to the file.
+
+    Returns:
+        The table under each view; None where the file has none.
+    """
+    found: dict[str, str | None] = {}
+    for name, view in VIEWS.items():
+        table = found[name] = _table(view.table, tables)
+        have = {"rowid", *(column.lower() for column in tables[table])} if table else set()
+        columns = ", ".join(
+            f"{expression if _column(expression).lower() in have else 'NULL'} AS {quoted(alias)}"
+            for alias, expression in {"id": "rowid", **view.columns}.items()
+        )
+        source = f"SELECT {columns} FROM main.{quoted(table)}" if table else f"SELECT {columns} WHERE 0"
+        connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {source}")
+    return found
+
+
+def quoted(name: str) -> str:
+    """`name` as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _column(expression: str) -> str:
+    match = re.match(r'"?(\w+)', expression)
+    return match[1] if match else expression
+
+
+def _table(wanted: str, tables: Mapping[str, list[str]]) -> str | None:
+    """The table of that name, or the highest of its numbered versions (``..._KERNEL_V3``)."""
+    if wanted in tables:
+        return wanted
+    versions = [(int(match[1]), name) for name in tables if (match := re.fullmatch(rf"{wanted}_V(\d+)", name))]
+    return max(versions)[1] if versions else None
