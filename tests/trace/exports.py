@@ -42,8 +42,8 @@ TABLES = {
     "TARGET_INFO_GPU": "vmId! id! name:TEXT busLocation:TEXT isDiscrete l2CacheSize totalMemory memoryBandwidth "
     "clockRate smCount pwGpuId uuid:TEXT luid chipName:TEXT cuDevice ctxswDevPath ctrlDevPath revision nodeMask "
     "constantMemory maxIPC maxRegistersPerBlock maxShmemPerBlock maxShmemPerBlockOptin maxShmemPerSm maxRegistersPerSm "
-    "threadsPerWarp asyncEngines maxWarpsPerSm maxBlocksPerSm maxThreadsPerBlock maxBlockDimX maxBlockDimY maxBlockDimZ "
-    "maxGridDimX maxGridDimY maxGridDimZ computeMajor computeMinor smMajor smMinor",
+    "threadsPerWarp asyncEngines maxWarpsPerSm maxBlocksPerSm maxThreadsPerBlock maxBlockDimX maxBlockDimY "
+    "maxBlockDimZ maxGridDimX maxGridDimY maxGridDimZ computeMajor computeMinor smMajor smMinor",
     "TARGET_INFO_CUDA_DEVICE": "gpuId cudaId! pid! uuid:TEXT numMultiprocessors",
     "META_DATA_EXPORT": "name:TEXT! value:TEXT",
     "META_DATA_CAPTURE": "name:TEXT! value:TEXT",
@@ -133,14 +133,14 @@ class Export:
         return self.row("CUPTI_ACTIVITY_KIND_KERNEL", **values, registersPerThread=registers, **more)
 
     def copy(
-        self, start: int, end: int, *, kind: int = 1, bytes: int = 1, device: int = 0, stream: int = 7, pid: int = 100,
+        self, start: int, end: int, *, kind: int = 1, bytes: int = 1, device: int = 0, stream: int = 7, pid: int = 100,  # noqa: A002
         correlation: int | None = None, **more: Any,
     ) -> Self:  # fmt: skip
         values = self.place(start, end, device, stream, pid, correlation)
         return self.row("CUPTI_ACTIVITY_KIND_MEMCPY", **values, copyKind=kind, bytes=bytes, **more)
 
     def memset(
-        self, start: int, end: int, *, bytes: int = 1, device: int = 0, stream: int = 7, pid: int = 100,
+        self, start: int, end: int, *, bytes: int = 1, device: int = 0, stream: int = 7, pid: int = 100,  # noqa: A002
         correlation: int | None = None,
     ) -> Self:  # fmt: skip
         return self.row(
