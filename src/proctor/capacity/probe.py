@@ -22,10 +22,10 @@ import pyarrow as pa
 from proctor.capacity.memory import measured
 from proctor.capacity.rowcost import BlockCost, ImageSize, SampleOrder
 from proctor.capacity.sample import Sample
-from proctor.images import DecodeError
 from proctor.images.formats import OPENERS, sniff
-from proctor.images.rules import ImageRules, treat
+from proctor.images.rules import ImageRules
 from proctor.images.setup import image_rules
+from proctor.prepare import prepare_sample
 from proctor.results import write_records
 from proctor.rows import ErrorKind, Failure, told
 from proctor.rows import Sample as Row
@@ -45,6 +45,7 @@ _PREPARED = pa.schema(
         pa.field("prompt", pa.large_string()),
         pa.field("target", pa.large_string()),
         pa.field("images", pa.list_(pa.large_binary())),
+        pa.field("conversions", pa.string()),
     ]
 )
 
@@ -63,14 +64,15 @@ class _Prepared:
         self.rows: list[dict[str, Any]] = []
         self.taken = self.failed = self.images = self.prompt_chars = 0
 
-    def add(self, row: Row, way: _Way) -> None:
-        """Decodes, checks and perhaps resizes the images and makes the prompt, as a run does."""
-        images = [treat(image, way.rules).data for image in row.images]
-        self.images += len(images)
-        prompt = msgspec.json.encode(way.task.prompt(row)).decode()
-        target = msgspec.json.encode(way.task.target(row)).decode()
-        self.rows.append({"row_id": row.row_id, "prompt": prompt, "target": target, "images": images})
-        self.prompt_chars = max(self.prompt_chars, len(prompt))
+    def add(self, row: Row, way: _Way) -> Failure | None:
+        """Prepares a row as a run does."""
+        outcome = prepare_sample(row, way.task, way.rules)
+        if isinstance(outcome, Failure):
+            return outcome
+        self.images += len(outcome.images)
+        self.rows.append({"row_id": row.row_id, **outcome._asdict()})
+        self.prompt_chars = max(self.prompt_chars, len(outcome.prompt))
+        return None
 
     def sizes(self) -> tuple[tuple[ImageSize, ...], ...]:
         """Sizes of the images of the first rows, as they travel, from their headers."""
@@ -177,21 +179,11 @@ def _prepare(
         if prepared.taken and time.monotonic() >= give_up:
             break
         prepared.taken += 1
-        failure = _prepare_row(row, way, prepared) if isinstance(row, Row) else row.failure
+        failure = prepared.add(row, way) if isinstance(row, Row) else row.failure
         if failure is not None:
             prepared.failed += 1
             first = first or failure
     return first
-
-
-def _prepare_row(row: Row, way: _Way, prepared: _Prepared) -> Failure | None:
-    try:
-        prepared.add(row, way)
-    except DecodeError as error:
-        return Failure(ErrorKind.PREPARE_DECODE, str(error))
-    except Exception as error:  # a user's task may raise anything
-        return Failure(ErrorKind.PREPARE_FAILED, told(error))
-    return None
 
 
 def _size(image: bytes) -> ImageSize:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
-from proctor.images import DecodeError
-from proctor.images.rules import ImageRules, one_line, treat
-from proctor.rows import ErrorKind, Failure, Prompt, Sample, told
+from proctor.images.rules import ImageRules
+from proctor.prepare import prepare_sample
+from proctor.rows import ErrorKind, Failure, Sample, told
 from proctor.runner.blocks import PREPARED, table_of
 from proctor.runner.hub import HubClient
 from proctor.runner.patience import patience
@@ -61,26 +60,12 @@ def _prepared(sample: Sample, setup: PrepareSetup) -> dict[str, Any]:
     row: dict[str, Any] = {"row_id": sample.row_id, "n_images": len(sample.images)}
     try:
         with patience(setup.row_seconds):
-            row |= _images(sample, setup.images)
-            if "error_kind" in row:
-                return row
-            row["target"] = _json(setup.task.target(sample))
-            row["prompt"] = _prompt(setup.task.prompt(sample))
-    except (Exception, SystemExit) as error:  # a user's task may raise anything; it costs this row only
-        failure = Failure(ErrorKind.PREPARE_FAILED, told(error))
-        return {**row, **_failed(sample.row_id, failure)}
-    return row
-
-
-def _images(sample: Sample, rules: ImageRules) -> dict[str, Any]:
-    treated = []
-    for number, image in enumerate(sample.images, start=1):
-        try:
-            treated.append(treat(image, rules))
-        except DecodeError as error:
-            failure = Failure(ErrorKind.PREPARE_DECODE, f"image {number} of {len(sample.images)}: {error}")
-            return _failed(sample.row_id, failure)
-    return {"images": [image.data for image in treated], "conversions": one_line([i.changes for i in treated])}
+            outcome = prepare_sample(sample, setup.task, setup.images)
+    except TimeoutError as error:  # the time was over just as the row was done
+        outcome = Failure(ErrorKind.PREPARE_FAILED, told(error))
+    if isinstance(outcome, Failure):
+        return {**row, **_failed(sample.row_id, outcome)}
+    return {**row, **outcome._asdict()}
 
 
 def _failed(row_id: int, failure: Failure) -> dict[str, Any]:
@@ -90,15 +75,3 @@ def _failed(row_id: int, failure: Failure) -> dict[str, Any]:
         "error_message": failure.message,
         "images": None,
     }
-
-
-def _prompt(value: Any) -> str:
-    """A prompt as JSON; a user's task may return anything."""
-    encoded = msgspec.json.encode(value)
-    if not msgspec.json.decode(encoded, type=Prompt):
-        raise ValueError("the prompt has no messages")
-    return encoded.decode()
-
-
-def _json(value: Any) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()

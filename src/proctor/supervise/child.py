@@ -101,6 +101,7 @@ class Inbox:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._waiting: deque[Request] = deque()
+        self._arriving: list[Request] = []
         self._changed = threading.Condition()
         self.ended = False
 
@@ -109,15 +110,21 @@ class Inbox:
         try:
             for message in messages:
                 if isinstance(message, wire.Work):
-                    with self._changed:
-                        self._waiting.append(message.request)
-                        self._changed.notify()
+                    self._arriving.append(message.request)
+                    if not message.more:
+                        self._admit()
         except Exception:
             traceback.print_exc()
             os._exit(1)
         with self._changed:
             self.ended = True
             self._changed.notify_all()
+
+    def _admit(self) -> None:
+        with self._changed:
+            self._waiting.extend(self._arriving)
+            self._changed.notify()
+        self._arriving.clear()
 
     def take(self, room: int, *, wait: bool) -> list[Request]:
         """See `proctor.engines.base.Feed`. The supervisor learns what the engine gets before the engine gets it."""

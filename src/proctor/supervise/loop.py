@@ -144,8 +144,9 @@ class Loop:
             return
         line = self.engine.line
         if self.ready:
-            for request in self.ledger.hand_out(self._settings.window):
-                line.send(wire.Work(request))
+            requests = self.ledger.hand_out(self._settings.window)
+            for left, request in zip(reversed(range(len(requests))), requests, strict=True):
+                line.send(wire.Work(request, more=left > 0))
         line.flush()  # also before it is ready: the configuration alone may be more than the connection takes at once
         if not self.ready:
             return

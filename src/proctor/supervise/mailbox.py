@@ -26,14 +26,14 @@ class Mailbox:
         """Whether `close` was called."""
         return self._closing
 
-    def put(self, item: Item) -> bool:
-        """Posts a request. Returns False once the mailbox is closed."""
+    def put(self, *items: Item) -> bool:
+        """Posts requests, all of which the supervisor sees at once. Returns False once the mailbox is closed."""
         with self._lock:
             if self._closing:
                 return False
-            self._items.append(item)
-            if len(self._items) == 1:
+            if items and not self._items:
                 os.eventfd_write(self.descriptor, 1)
+            self._items.extend(items)
             return True
 
     def close(self) -> None:

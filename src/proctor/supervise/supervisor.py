@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Literal
@@ -45,14 +45,29 @@ class Supervisor:
         Returns:
             A future that ends with a response, never with an exception, and that cannot be cancelled.
         """
-        future: Future[Response] = Future()
-        future.set_running_or_notify_cancel()
-        failure = refusal(request)
-        if failure is None and not self._mailbox.put((request, future)):
-            failure = Failure(ErrorKind.LOST, "the supervisor is closed")
-        if failure is not None:
-            future.set_result(Response.failed(request.id, failure, attempts=0))
-        return future
+        return self.submit_together([request])[0]
+
+    def submit_together(self, requests: Sequence[Request]) -> list[Future[Response]]:
+        """Hands in requests as one hand-out: an engine with room for all of them, and no others, gets them at once.
+
+        At most `Settings.window` of them: what is beyond waits for room.
+
+        Returns:
+            A future for each, as of `submit`.
+        """
+        futures = [_future() for _ in requests]
+        items = []
+        for request, future in zip(requests, futures, strict=True):
+            failure = refusal(request)
+            if failure is None:
+                items.append((request, future))
+            else:
+                future.set_result(Response.failed(request.id, failure, attempts=0))
+        if not self._mailbox.put(*items):
+            closed = Failure(ErrorKind.LOST, "the supervisor is closed")
+            for request, future in items:
+                future.set_result(Response.failed(request.id, closed, attempts=0))
+        return futures
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Responses to all `requests`, as they come; takes only a few requests more than the engine works on."""
@@ -101,3 +116,9 @@ class Supervisor:
     def counters(self) -> Counters:
         """Restarts, stalls, crashes, tokens, answers so far."""
         return self._loop.counters
+
+
+def _future() -> Future[Response]:
+    future: Future[Response] = Future()
+    future.set_running_or_notify_cancel()
+    return future

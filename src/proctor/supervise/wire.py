@@ -25,9 +25,15 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Work(msgspec.Struct, frozen=True, tag="work"):
-    """To the child: one more request. The end of the connection is the end of the feed."""
+    """To the child: one more request. The end of the connection is the end of the feed.
+
+    Attributes:
+        more: more requests of the same hand-out follow; the engine sees none of them before the last one is there, so
+            that what is handed out at once can be taken at once.
+    """
 
     request: Request
+    more: bool = False
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):
