@@ -22,7 +22,7 @@ class Listener:
 
 
 def work(*ids: int) -> list[Work]:
-    return [Work(Request(id, ()), more=id != ids[-1]) for id in ids]
+    return [Work(Request(row, ()), more=row != ids[-1]) for row in ids]
 
 
 def inbox_of(messages: Iterator[Work]) -> tuple[Inbox, Listener]:
@@ -53,7 +53,7 @@ def test_room_for_fewer_leaves_the_rest_for_later() -> None:
 
 def test_a_mailbox_takes_all_or_nothing() -> None:
     mailbox = Mailbox()
-    items: list[Any] = [(Request(id, ()), None) for id in range(3)]
+    items: list[Any] = [(Request(row, ()), None) for row in range(3)]
     assert mailbox.put(*items)
     assert mailbox.drain() == items
     mailbox.close()
