@@ -36,7 +36,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turned(config: EngineConfig, env: dict[str, str], knob: Knob, value: Value) -> tuple[EngineConfig, dict[str, str]]:
-    """Configuration and environment of an engine with one of its knobs at `value`; traffic knobs change nothing here."""
+    """Configuration and environment of an engine with one knob at `value`; traffic knobs change nothing here."""
     if knob.place == "config":
         return replace(config, **{knob.name: value}), env
     if knob.place == "option":
