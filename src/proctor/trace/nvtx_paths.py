@@ -12,7 +12,10 @@ OUTSIDE = 0
 """The path of what no range encloses."""
 
 _PER_CALL = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)
-"""What PyTorch appends to an operator's name, different at each call (``getNvtxStr`` in torch/csrc/profiler/util.cpp)."""
+"""What PyTorch appends to an operator's name, different at each call.
+
+Source: ``getNvtxStr`` in torch/csrc/profiler/util.cpp.
+"""
 
 _DOMAIN_CREATED = 75
 

@@ -8,7 +8,9 @@ read about twice, a shuffled one once a slice; memory is that of one slice eithe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -35,13 +37,14 @@ class Query(NamedTuple):
     columns: Sequence[str]
     where: str = "1"
     join: str = ""
-    parameters: dict[str, object] = {}
+    parameters: Mapping[str, object] = MappingProxyType({})
 
     def sql(self, condition: str = "1") -> str:
         """The whole statement, longer rows first among those that start together."""
         return (
             f"SELECT {', '.join(self.columns)} FROM {self.view} AS v {self.join} "
-            f'WHERE ({self.where}) AND {condition} ORDER BY v.start, v."end" DESC, v.id'
+            f"WHERE ({self.where}) AND {condition} "
+            'ORDER BY v.start, v."end" IS NOT NULL, v."end" DESC, v.id'
         )
 
 
@@ -53,7 +56,9 @@ class _Block(NamedTuple):
 
 
 def in_order(trace: Trace, query: Query, *, slice_rows: int = SLICE) -> Iterator[tuple[Any, ...]]:
-    """The rows of `query` by start, then the longest first, then as the file has them; rows without a start are left out.
+    """The rows of `query` by start, the longest first (those without an end before all), then as the file has them.
+
+    Rows without a start are left out.
 
     Raises:
         UserError: the file is damaged where it was read.
@@ -68,11 +73,11 @@ def in_order(trace: Trace, query: Query, *, slice_rows: int = SLICE) -> Iterator
     blocks = _blocks(trace, query.view, first, last)
     bounds = _bounds(trace, query.view, blocks, slice_rows)
     condition = "v.id BETWEEN :first_id AND :last_id AND v.start >= :from_time AND v.start < :to_time"
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         inside = [block for block in blocks if block.earliest < high and block.latest >= low]
         if inside:
             limits = {"first_id": inside[0].first, "last_id": inside[-1].last, "from_time": low, "to_time": high}
-            yield from trace.rows(query.sql(condition), query.parameters | limits)
+            yield from trace.rows(query.sql(condition), {**query.parameters, **limits})
 
 
 def _blocks(trace: Trace, view: str, first: int, last: int) -> list[_Block]:
