@@ -134,26 +134,26 @@ def _kernel(reader: Reader, row: tuple[Any, ...]) -> Event:
     )
 
 
-def _copy(reader: Reader, row: tuple[Any, ...]) -> Event:
+def _copy(_: Reader, row: tuple[Any, ...]) -> Event:
     start, end, process, device, context, stream, correlation, size, kind, source, target = row
     detail = "" if source is None else f"{_memory(source)} to {_memory(target)} memory"
     name = f"copy {COPY_KINDS.get(kind, f'of kind {kind}')}"
     return Event(start, end, Kind.COPY, name, process, None, device, context, stream, correlation, size, detail)
 
 
-def _memset(reader: Reader, row: tuple[Any, ...]) -> Event:
+def _memset(_: Reader, row: tuple[Any, ...]) -> Event:
     start, end, process, device, context, stream, correlation, size, value, memory = row
     detail = f"value {value}" + ("" if memory is None else f", {_memory(memory)} memory")
     return Event(start, end, Kind.MEMSET, "memset", process, None, device, context, stream, correlation, size, detail)
 
 
-def _sync(reader: Reader, row: tuple[Any, ...]) -> Event:
+def _sync(_: Reader, row: tuple[Any, ...]) -> Event:
     start, end, process, device, context, stream, correlation, kind = row
     name = f"sync {SYNC_KINDS.get(kind, f'of kind {kind}')}"
     return Event(start, end, Kind.SYNC, name, process, None, device, context, stream, correlation)
 
 
-def _graph(reader: Reader, row: tuple[Any, ...]) -> Event:
+def _graph(_: Reader, row: tuple[Any, ...]) -> Event:
     start, end, process, device, context, stream, correlation, number, execution = row
     detail = "" if execution is None else f"executable {execution}"
     name = "graph" if number is None else f"graph {number}"

@@ -68,7 +68,7 @@ def in_order(trace: Trace, query: Query, *, slice_rows: int = SLICE) -> Iterator
     if last is None:
         return
     if last - first < slice_rows:
-        yield from trace.rows(query.sql("v.start IS NOT NULL"), query.parameters)
+        yield from trace.rows(query.sql("v.start IS NOT NULL"), dict(query.parameters))
         return
     blocks = _blocks(trace, query.view, first, last)
     bounds = _bounds(trace, query.view, blocks, slice_rows)
