@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from proctor.spec import (
+    AuditSpec,
     CapacitySpec,
     Checkpoint,
     ClassificationTaskSpec,
@@ -70,6 +71,7 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("ray", RaySpec),
     ("storage", StorageSpec),
     ("capacity", CapacitySpec),
+    ("audit", AuditSpec),
 ]
 INTRO = """# The spec, key by key
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from proctor.engines.base import EngineConfig, Fault
 from proctor.spec import Checkpoint, EngineSpec, OpenAIEngineSpec, ScriptedEngineSpec
+from proctor.spec.engine import LocalEngineBase
 
 
 def engine_config(spec: EngineSpec, checkpoint: Checkpoint, fault_state: str = "") -> EngineConfig:
@@ -30,3 +31,8 @@ def engine_config(spec: EngineSpec, checkpoint: Checkpoint, fault_state: str = "
     else:
         own = spec.model_dump(include={"dtype", "device", "max_model_len", "multiprocessing", "options"})
     return EngineConfig(**common, **own, faults=faults, fault_state=fault_state)
+
+
+def environment(spec: EngineSpec) -> tuple[str | None, dict[str, str]]:
+    """The interpreter of the engine's process (None: the one that runs Proctor) and its environment variables."""
+    return (spec.python, spec.env) if isinstance(spec, LocalEngineBase) else (None, {})

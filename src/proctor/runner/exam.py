@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
 from proctor.engines import EngineConfig
-from proctor.engines.config import engine_config
+from proctor.engines.config import engine_config, environment
 from proctor.images.rules import ImageRules
-from proctor.images.setup import image_rules
+from proctor.prepare.material import material_of
 from proctor.results import RunDir
-from proctor.rows import Sampling, UserError
+from proctor.rows import Sampling
 from proctor.rows.records import record_schema
 from proctor.runner.infer import EngineSetup
 from proctor.sources.base import Source
-from proctor.sources.registry import source_of
-from proctor.sources.samples import check_columns
-from proctor.spec import Checkpoint, PythonTaskSpec, RunSpec, anchored
-from proctor.spec.engine import LocalEngineBase
+from proctor.spec import Checkpoint, RunSpec
 from proctor.storage.connect import StorageOptions
 from proctor.supervise import Settings, preflight
 from proctor.tasks import Task
-from proctor.tasks.prompting import template_fields
-from proctor.tasks.registry import make_task
 
 
 @dataclass(frozen=True)
@@ -46,17 +40,9 @@ class Exam:
         Raises:
             UserError: the source, its columns or the task do not fit together.
         """
-        spec = anchored(spec, Path.cwd())  # workers have working directories of their own
-        storage = StorageOptions(**spec.storage.model_dump())
-        source = source_of(spec)
-        check_columns(source.columns(), spec.source.columns)
-        _check_template(spec, source)
-        task = make_task(spec.task, spec.source.columns)
-        images = image_rules(spec)
-        expected = source.expected()
-        if not expected:
-            raise UserError("no rows: nothing to evaluate", where=spec.source.path)
-        return cls(spec, RunDir(spec.run_dir, storage), source, task, expected, images)
+        found = material_of(spec)
+        storage = StorageOptions(**found.spec.storage.model_dump())
+        return cls(found.spec, RunDir(spec.run_dir, storage), found.source, found.task, found.expected, found.images)
 
     @property
     def record_schema(self) -> pa.Schema:
@@ -74,7 +60,7 @@ class Exam:
     def engine_setup(self, checkpoint: str) -> EngineSetup:
         """What an engine actor needs to evaluate `checkpoint`."""
         spec, limits = self.spec, self.spec.limits
-        python, env = _environment(spec)
+        python, env = environment(spec.engine)
         return EngineSetup(
             config=self.engine_config(self.checkpoint(checkpoint)),
             settings=Settings(
@@ -96,26 +82,6 @@ class Exam:
         Raises:
             UserError: the first mistake found.
         """
-        python, env = _environment(self.spec)
+        python, env = environment(self.spec.engine)
         for checkpoint in self.spec.engine.checkpoints:
             preflight(self.engine_config(checkpoint), python, env)
-
-
-def _check_template(spec: RunSpec, source: Source) -> None:
-    """A template that names no column of the source would cost every row."""
-    template = None if isinstance(spec.task, PythonTaskSpec) else spec.task.prompt
-    names = [] if template is None else template_fields(template)
-    pictured = [name for name in names if name in spec.source.columns.images]
-    if pictured:
-        raise UserError(
-            f"{pictured[0]!r} is an image column", where="task.prompt", fix="leave it out: images stand before the text"
-        )
-    missing = [name for name in names if name not in source.columns().names]
-    if missing:
-        columns = ", ".join(source.columns().names)
-        raise UserError(f"no column {missing[0]!r} in the source", where="task.prompt", fix=f"there are: {columns}")
-
-
-def _environment(spec: RunSpec) -> tuple[str | None, dict[str, str]]:
-    engine = spec.engine
-    return (engine.python, engine.env) if isinstance(engine, LocalEngineBase) else (None, {})

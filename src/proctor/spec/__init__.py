@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proctor.spec.audit import AuditSpec
 from proctor.spec.capacity import CapacitySpec
 from proctor.spec.checks import warnings_of
 from proctor.spec.compare import Difference, differences
@@ -39,6 +40,7 @@ from proctor.spec.task import (
 )
 
 __all__ = [
+    "AuditSpec",
     "CapacitySpec",
     "Checkpoint",
     "ClassificationTaskSpec",

@@ -13,6 +13,7 @@ FREE_KEYS = (
     "ray",
     "storage",
     "capacity",
+    "audit",
     "run_dir",
     "engine.replicas",
     "engine.cpus_per_replica",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from proctor.spec.audit import AuditSpec
 from proctor.spec.capacity import CapacitySpec
 from proctor.spec.engine import EngineSpec, LocalEngineBase
 from proctor.spec.images import ImagesSpec
@@ -147,6 +148,8 @@ class RunSpec(SpecModel):
     capacity: CapacitySpec | None = None
     """What the run may take of each node, as `proctor plan` works it out. Default: what `proctor plan` says, and
     no limits for a small run."""
+    audit: AuditSpec | None = None
+    """An audit of a sample of the rows before the run; its verdict stands in the run's report. Default: none."""
 
     @property
     def engines_at_once(self) -> int:
