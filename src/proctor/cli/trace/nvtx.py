@@ -1,0 +1,137 @@
+"""``proctor trace nvtx``: ranges, and what they made the GPU do."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from proctor.cli.output import json_line, stdout, table
+from proctor.cli.run import Json
+
+if TYPE_CHECKING:
+    from proctor.trace.projection import By, Projection, RangeFigures, Share
+    from proctor.trace.ranks import AcrossRanks, Ranks
+
+_NAME_WIDTH = 60
+
+
+class View(StrEnum):
+    """How ranges are told apart."""
+
+    NAME = "name"
+    PATH = "path"
+    RANK = "rank"
+
+
+def nvtx(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace.")],
+    by: Annotated[View, typer.Option("--by", help="Ranges by name, by nesting, or by name on each rank.")] = View.NAME,
+    name: Annotated[str | None, typer.Option("--name", help="Only ranges whose name or path contains this.")] = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", help="Only ranges of this NVTX domain or PyTorch category.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many ranges to show.")] = 30,
+    json: Json = False,
+) -> None:
+    """Show NVTX (and PyTorch) ranges with the GPU work that was launched within them.
+
+    A launch belongs to the ranges open on its thread when its API call begins. Busy time is a union of intervals; what
+    no range covers is shown too. `--by rank` sets the same range side by side over the processes of the trace.
+    """
+    from proctor.trace import open_trace
+
+    with open_trace(file) as trace:
+        if by is View.RANK:
+            from proctor.trace.ranks import by_rank
+
+            ranks = by_rank(trace)
+            _print_ranks(ranks, [each for each in ranks.ranges if _wanted(each, name, domain)][:limit], json=json)
+            return
+        from proctor.trace.projection import project
+
+        how: By = "path" if by is View.PATH else "name"
+        found = project(trace, by=how)
+    _print(found, [each for each in found.ranges if _wanted(each, name, domain)], limit, json=json)
+
+
+def _wanted(each: RangeFigures | AcrossRanks, name: str | None, domain: str | None) -> bool:
+    return (name is None or name.casefold() in each.name.casefold()) and (domain is None or each.domain == domain)
+
+
+def _print(found: Projection, chosen: list[RangeFigures], limit: int, *, json: bool) -> None:
+    if json:
+        for each in chosen[:limit]:
+            json_line("range", **msgspec.to_builtins(each))
+        cover = {part: msgspec.to_builtins(getattr(found, part)) for part in ("total", "outside", "unlaunched")}
+        json_line("projection", by=found.by, ranges=len(chosen), **cover)
+        return
+    rows = [
+        (
+            _short(each.name), each.domain, each.pid, each.count, _ms(each.cpu_ns), each.launches, each.operations,
+            _ms(each.gpu_busy_ns), _ms(each.gpu_sum_ns), _ms(_span(each)),
+        )
+        for each in chosen[:limit]
+    ]  # fmt: skip
+    columns = ["range", "domain", "pid", "count", "CPU ms", "launches", "GPU ops", "busy ms", "sum ms", "span ms"]
+    stdout.print(table(columns, rows))
+    for each in chosen[:limit]:
+        if each.remark:
+            stdout.say(f"{_short(each.name)} (pid {each.pid}): {each.remark}")
+        if each.unended:
+            stdout.say(
+                f"{_short(each.name)} (pid {each.pid}): {each.unended:,} of {each.count:,} never end in this trace"
+            )
+    if len(chosen) > limit:
+        stdout.say(f"{len(chosen) - limit:,} more ranges: --limit")
+    stdout.say(
+        f"on the GPU: {_share(found.total)}; launched outside of all ranges: {_share(found.outside)}; "
+        f"without a launching call in the trace: {_share(found.unlaunched)}"
+    )
+
+
+def _print_ranks(ranks: Ranks, chosen: list[AcrossRanks], *, json: bool) -> None:
+    if json:
+        for rank in ranks.ranks:
+            json_line("rank", **msgspec.to_builtins(rank))
+        for each in chosen:
+            json_line("range", **msgspec.to_builtins(each))
+        return
+    heads = [f"pid {rank.pid}{_on(rank.devices)} ms" for rank in ranks.ranks]
+    rows = [
+        (
+            _short(each.name),
+            "GPU busy" if each.measure == "gpu_busy_ns" else "CPU",
+            *("-" if figures is None else _ms(getattr(figures, each.measure)) for figures in each.ranks),
+            "-" if each.slowest is None else str(each.slowest),
+            _ms(each.skew_ns),
+            f"{each.skew:.1%}",
+            "yes" if each.even_counts else "NO",
+        )
+        for each in chosen
+    ]
+    columns = ["range", "time", *heads, "slowest pid", "skew ms", "skew", "same count"]
+    stdout.print(table(columns, rows))
+
+
+def _on(devices: tuple[int, ...]) -> str:
+    return f" (GPU {', '.join(map(str, devices))})" if devices else ""
+
+
+def _span(each: RangeFigures) -> int | None:
+    return None if each.gpu_first is None or each.gpu_last is None else each.gpu_last - each.gpu_first
+
+
+def _ms(nanoseconds: int | None) -> str:
+    return "-" if nanoseconds is None else f"{nanoseconds / 1e6:,.3f}"
+
+
+def _share(share: Share) -> str:
+    return f"{share.operations:,} operations, {_ms(share.busy_ns)} ms busy"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH // 2 - 1]} … {name[-(_NAME_WIDTH // 2 - 2) :]}"
