@@ -9,6 +9,8 @@ import msgspec
 from proctor.rows.errors import Failure
 
 FinishReason = Literal["stop", "length"]
+TopLogprobs = tuple[tuple[tuple[int, float], ...], ...]
+"""By position, then by rank: token id and natural log-probability."""
 
 
 class TextPart(msgspec.Struct, frozen=True, tag="text"):
@@ -44,6 +46,10 @@ class Sampling(msgspec.Struct, frozen=True):
         seed: seed for sampling; combined with the row id so that a row's draw does not depend on its neighbours.
         stop: texts that end an answer (not part of it).
         logprobs: whether the log-probabilities (nats) of the chosen tokens are wanted.
+        top_logprobs: how many of the most likely tokens are wanted at each position, with log-probabilities.
+        forced: ids of the tokens that an engine has to choose, one after another, whatever it would choose itself: the
+            answer has these tokens and no others, and its log-probabilities are the model's own. No stop text and no
+            other limit applies. Engines that cannot do it refuse the row.
     """
 
     max_tokens: int = 64
@@ -52,6 +58,13 @@ class Sampling(msgspec.Struct, frozen=True):
     seed: int = 0
     stop: tuple[str, ...] = ()
     logprobs: bool = False
+    top_logprobs: int = 0
+    forced: tuple[int, ...] = ()
+
+    @property
+    def limit(self) -> int:
+        """Most tokens that the answer may have."""
+        return len(self.forced) or self.max_tokens
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -75,6 +88,8 @@ class Response(msgspec.Struct, frozen=True):
         text: the answer, without special tokens; None when `failure` is set.
         token_ids: chosen tokens, end-of-sequence included where the engine reports it.
         logprobs: natural log-probabilities of `token_ids`, if asked for.
+        top_logprobs: for each position of the answer the most likely tokens, most likely first, each as its id and its
+            natural log-probability; None if not asked for or if the engine does not say.
         finish_reason: ``stop`` or ``length``.
         prompt_tokens: length of the prompt in tokens, image tokens included.
         latency_s: seconds from hand-over to answer, set by the supervisor.
@@ -85,6 +100,7 @@ class Response(msgspec.Struct, frozen=True):
     text: str | None = None
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] | None = None
+    top_logprobs: TopLogprobs | None = None
     finish_reason: FinishReason | None = None
     prompt_tokens: int | None = None
     failure: Failure | None = None
