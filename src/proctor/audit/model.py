@@ -85,6 +85,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     parsed: str | None = None
     score: float | None = None
     failure: tuple[str, str] | None = None
+    prompt_tokens: int | None = None
     seconds: float | None = None
 
 
@@ -190,13 +191,19 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Threshold(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an ordered knob begins to have its effect: equal up to `below`, different from `above` on."""
+    """Where an ordered knob begins to have its effect.
+
+    Attributes:
+        below, above: the largest value without the effect, and the smallest with it.
+        tokens: lengths of the longest prompt at both, where the knob lengthens it and the engine says.
+        known_as: known switch points between the two, with their sources; empty if none fits.
+    """
 
     knob: str
     below: Value
     above: Value
+    tokens: tuple[int, int] | None = None
     known_as: str = ""
-    """A known switch point at this value, with its source; empty if none fits."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,173 @@
+"""Runs arms and keeps what they gave: the one place where sittings happen, whoever asks for them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import msgspec
+
+from proctor.audit.bench import EngineOrder, Sat, seated
+from proctor.audit.compare import compare, compare_repeats
+from proctor.audit.design import engine_changes
+from proctor.audit.model import Arm, Comparison, Observation, Sitting
+from proctor.audit.probes import Probe
+from proctor.audit.traffic import waves
+from proctor.engines.knobs import Knob, turned
+from proctor.tasks import Task
+
+TOP = 2
+"""How many of the most likely tokens are looked at: the margin of a choice is between two."""
+Progress = Callable[[Sitting, int, int], None]
+"""Told of every sitting that is over, how many that makes, and how many are known to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What stays the same in all arms.
+
+    Attributes:
+        order: the baseline's engine.
+        knobs: of the traffic and of the engine.
+        shared: whether sittings with the same engine may follow each other in one process; not where the engine keeps
+            a cache between requests.
+        seed: of orders.
+        top: most likely tokens asked for; 0 where the engine has none to give.
+    """
+
+    order: EngineOrder
+    probes: tuple[Probe, ...]
+    task: Task
+    knobs: tuple[Knob, ...]
+    shared: bool = True
+    seed: int = 0
+    top: int = TOP
+
+
+class Lab:
+    """Runs sittings and compares arms. Observations are kept packed: a few kilobytes a row."""
+
+    def __init__(self, setting: Setting, *, progress: Progress | None = None) -> None:
+        self.setting = setting
+        self.arms: dict[str, Arm] = {}
+        self.sat: list[Sat] = []
+        self._packed: dict[Sitting, bytes] = {}
+        self._rounds: dict[str, list[int]] = {}
+        self._compared: dict[tuple[str, str], Comparison] = {}
+        self._progress = progress or (lambda *_: None)
+        self._planned = 0
+
+    @property
+    def rounds(self) -> int:
+        """Rounds so far."""
+        return 1 + max((number for numbers in self._rounds.values() for number in numbers), default=-1)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of what computed the answers of the first sitting."""
+        return self.sat[0].versions if self.sat else {}
+
+    def run(self, arms: Iterable[Arm], sittings: Sequence[Sitting]) -> None:
+        """Runs sittings in their order; within a round, those with the same engine stand together if they may."""
+        self.arms.update({arm.name: arm for arm in arms})
+        self._planned += len(sittings)
+        for _, of_round in groupby(sittings, key=lambda sitting: sitting.round):
+            for group in self._grouped(list(of_round)):
+                self._run_group(group)
+
+    def again(self, arms: Sequence[Arm], rounds: int) -> None:
+        """Runs arms in further rounds, each beside what it is compared with."""
+        known = {arm.name: arm for arm in (*self.arms.values(), *arms)}
+        names = list(dict.fromkeys(name for arm in arms for name in (arm.against, arm.name) if name))
+        shuffle = random.Random(self.setting.seed + self.rounds)  # noqa: S311 (nothing secret)
+        first = self.rounds
+        sittings = [
+            Sitting(name, number)
+            for number in range(first, first + rounds)
+            for name in shuffle.sample(names, len(names))
+        ]
+        self.run([known[name] for name in names], sittings)
+
+    def comparison(self, arm: str, against: str | None = None) -> Comparison:
+        """An arm against its reference, over the rounds that both sat in."""
+        reference = self.arms[arm].against if against is None else against
+        key = (arm, reference)
+        if key not in self._compared:
+            self._compared[key] = self._compare(arm, reference, self.shared_rounds(arm, reference))
+        return self._compared[key]
+
+    def shared_rounds(self, arm: str, against: str) -> list[int]:
+        """Rounds in which both sat."""
+        return sorted(set(self._rounds.get(arm, ())) & set(self._rounds.get(against, ())))
+
+    def by_round(self, arm: str) -> list[Comparison]:
+        """An arm against its reference, round by round: an effect that is switched on and off shows in each."""
+        against = self.arms[arm].against
+        return [self._compare(arm, against, [number]) for number in self.shared_rounds(arm, against)]
+
+    def repeats(self, arm: str) -> Comparison:
+        """The rounds of an arm against each other: each with an engine of its own."""
+        key = (arm, arm)
+        if key not in self._compared:
+            self._compared[key] = compare_repeats(self.observations(arm))
+        return self._compared[key]
+
+    def repeats_without(self, arm: str, left_out: int) -> Comparison:
+        """The rounds of an arm against each other, but for one."""
+        return compare_repeats(self.observations(arm, set(self._rounds.get(arm, ())) - {left_out}))
+
+    def has_sat(self, arm: str) -> bool:
+        """Whether there is anything of this arm."""
+        return bool(self._rounds.get(arm))
+
+    def observations(self, arm: str, rounds: Iterable[int] | None = None) -> list[Observation]:
+        """What the probes got in an arm."""
+        wanted = self._rounds.get(arm, []) if rounds is None else sorted(rounds)
+        packed = [self._packed[Sitting(arm, number)] for number in wanted]
+        return [found for data in packed for found in msgspec.msgpack.decode(data, type=list[Observation])]
+
+    def rate(self, arm: str) -> float | None:
+        """Requests a second of an arm, neighbours included; None where it did not sit."""
+        sat = [one for one in self.sat if one.sitting.arm == arm]
+        seconds = sum(one.seconds for one in sat)
+        return sum(one.requests for one in sat) / seconds if seconds else None
+
+    def order_of(self, changes: Mapping[str, object]) -> EngineOrder:
+        """The engine of an arm with these changes."""
+        order = self.setting.order
+        config, env = order.config, dict(order.env)
+        for knob in self.setting.knobs:
+            if knob.name in changes:
+                config, env = turned(config, env, knob, changes[knob.name])  # type: ignore[arg-type]
+        return replace(order, config=config, env=env)
+
+    def _compare(self, arm: str, against: str, rounds: Sequence[int]) -> Comparison:
+        return compare(self.observations(arm, rounds), self.observations(against, rounds), arm=arm, against=against)
+
+    def _grouped(self, sittings: Sequence[Sitting]) -> list[list[Sitting]]:
+        if not self.setting.shared:
+            return [[sitting] for sitting in sittings]
+        groups: dict[tuple[object, ...], list[Sitting]] = {}
+        for sitting in sittings:
+            groups.setdefault(engine_changes(self.arms[sitting.arm], self.setting.knobs), []).append(sitting)
+        return list(groups.values())
+
+    def _run_group(self, group: Sequence[Sitting]) -> None:
+        setting = self.setting
+        first = self.arms[group[0].arm]
+        requests = [probe.request for probe in setting.probes]
+        with seated(self.order_of(first.changes), setting.probes, setting.task) as seat:
+            for sitting in group:
+                changes = self.arms[sitting.arm].changes
+                asked = waves(requests, changes, setting.seed, setting.top)
+                self._keep(seat.sit(sitting, asked, warm=changes.get("cache") == "warm"))
+
+    def _keep(self, sat: Sat) -> None:
+        arm = sat.sitting.arm
+        self._packed[sat.sitting] = msgspec.msgpack.encode(sat.observations)
+        self._rounds.setdefault(arm, []).append(sat.sitting.round)
+        self._compared = {key: kept for key, kept in self._compared.items() if arm not in key}
+        self.sat.append(msgspec.structs.replace(sat, observations=()))
+        self._progress(sat.sitting, len(self.sat), self._planned)

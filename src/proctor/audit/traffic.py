@@ -1,0 +1,143 @@
+"""What an audit varies about the traffic itself: how many rows at once, which neighbours, which order, what before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from proctor.engines.knobs import Knob, Value
+from proctor.rows import Message, Request, Sampling, TextPart
+from proctor.spec.audit import AuditSpec
+
+COMPANY = 1 << 40
+"""Ids from here on are neighbours, whose answers nobody looks at; row ids are far smaller."""
+_LONG_WORDS = 200
+_WORDS = ("the", "road", "is", "wet", "and", "a", "car", "stands", "on", "left", "side", "of", "it", "now")
+
+
+class Asked(NamedTuple):
+    """A request of a wave, and whether its answer is looked at."""
+
+    request: Request
+    probe: bool
+
+
+Wave = list[Asked]
+"""Requests that are handed to the engine at once; the next wave follows when all have come back."""
+
+
+def traffic_knobs(spec: AuditSpec, batch_size: int) -> tuple[Knob, ...]:
+    """The knobs that exist for every engine, since they are about what is sent to it.
+
+    Args:
+        spec: the audit's settings.
+        batch_size: most rows the engine works on at once: a larger wave would not be one.
+    """
+    batches = tuple(size for size in spec.batches or _powers(batch_size) if size <= batch_size)
+    company = batch_size > 1
+    return (
+        Knob(name="batch", what="rows asked at once", place="traffic", baseline=1, values=batches, ordered=True),
+        Knob(
+            name="neighbours",
+            what="what else is in the batch: other rows, copies of the same row, or long prompts",
+            place="traffic",
+            baseline="others",
+            values=("copies", "long") if company else (),
+        ),
+        Knob(
+            name="order",
+            what="order in which the rows come",
+            place="traffic",
+            baseline="natural",
+            values=("reversed", "shuffled") if company else (),
+        ),
+        Knob(
+            name="prefix",
+            what="words of a text in front of every prompt, shared by all rows of a batch",
+            place="traffic",
+            baseline=0,
+            values=tuple(spec.prefix_words),
+            ordered=True,
+        ),
+        Knob(
+            name="cache",
+            what="warm: every row was asked before, by the same engine",
+            place="traffic",
+            baseline="cold",
+            values=("warm",),
+        ),
+        Knob(
+            name="logprobs",
+            what="whether log-probabilities are asked for (the observer effect)",
+            place="traffic",
+            baseline=True,
+            values=(False,),
+        ),
+    )
+
+
+def waves(requests: Sequence[Request], changes: Mapping[str, Value], seed: int, top: int) -> list[Wave]:
+    """The traffic of one sitting.
+
+    Args:
+        requests: the probes, in row order.
+        changes: knobs that are not at their baseline; those of engines are passed over.
+        seed: of the shuffled order.
+        top: how many of the most likely tokens are asked for at each position, with log-probabilities.
+    """
+    asked = [_as_asked(request, changes, top) for request in _ordered(requests, str(changes.get("order")), seed)]
+    size = int(changes.get("batch") or 1)
+    if changes.get("neighbours") == "copies":
+        return [_with(request, [request] * (size - 1)) for request in asked]
+    if changes.get("neighbours") == "long":
+        return [_with(request, [_long(request)] * (size - 1)) for request in asked]
+    rest = iter(asked)
+    made = [list(chunk) for chunk in iter(lambda: tuple(islice(rest, size)), ())]
+    # The last wave is filled up with rows that were asked before: every wave has the same size.
+    return [_wave(chunk, [asked[n % len(asked)] for n in range(size - len(chunk))]) for chunk in made]
+
+
+def _powers(most: int) -> list[int]:
+    sizes = {1 << n for n in range(1, most.bit_length()) if 1 << n <= most}
+    return sorted(sizes | ({most} if most > 1 else set()))
+
+
+def _ordered(requests: Sequence[Request], order: str, seed: int) -> list[Request]:
+    if order == "reversed":
+        return list(reversed(requests))
+    if order == "shuffled":
+        return random.Random(seed).sample(list(requests), len(requests))  # noqa: S311 (nothing secret)
+    return list(requests)
+
+
+def _as_asked(request: Request, changes: Mapping[str, Value], top: int) -> Request:
+    wanted = changes.get("logprobs") is not False
+    sampling: Sampling = replace(request.sampling, logprobs=wanted, top_logprobs=top if wanted else 0)
+    prompt = request.prompt
+    words = int(changes.get("prefix") or 0)
+    if words:
+        first = prompt[0]
+        prompt = (Message(first.role, (TextPart(_text(words)), *first.parts)), *prompt[1:])
+    return replace(request, prompt=prompt, sampling=sampling)
+
+
+def _text(words: int) -> str:
+    """A text of so many common words; one that is longer begins with one that is shorter."""
+    return " ".join(_WORDS[n % len(_WORDS)] for n in range(words)) + "\n"
+
+
+def _long(request: Request) -> Request:
+    return replace(request, prompt=(Message("user", (TextPart(_text(_LONG_WORDS)),)),), images=())
+
+
+def _with(request: Request, company: Sequence[Request]) -> Wave:
+    return _wave([request], company)
+
+
+def _wave(probes: Sequence[Request], company: Sequence[Request]) -> Wave:
+    neighbours = [replace(other, id=COMPANY + number) for number, other in enumerate(company)]
+    return [*(Asked(probe, True) for probe in probes), *(Asked(other, False) for other in neighbours)]
