@@ -16,10 +16,12 @@ class GpuLimits:
 
     Attributes:
         named: limits of the GPU that the user named; None if none was.
+        used: whether any answer so far took something from `named`.
     """
 
     def __init__(self, trace: Trace, named: str | None = None) -> None:
         self.named = None if named is None else named_limits(named)
+        self.used = False
         self._trace = trace
         self._known: dict[tuple[int | None, int | None], Limits | None] = {}
 
@@ -27,25 +29,21 @@ class GpuLimits:
         """What the trace says, completed by what the user says; None where neither says enough."""
         key = (device, process)
         if key not in self._known:
-            own = None if device is None else limits_of(self._trace.gpu(device, process))
-            self._known[key] = self._completed(own)
+            gpu = Gpu(device=-1) if device is None else self._trace.gpu(device, process)
+            self._known[key] = self._completed(limits_of(gpu), gpu)
         return self._known[key]
 
-    @property
-    def ignored(self) -> bool:
-        """Whether the user named a GPU, and the trace itself says of every GPU asked for what it is."""
-        found = [limits for limits in self._known.values() if limits is not None]
-        return self.named is not None and bool(found) and all(_USER not in _said(limits) for limits in found)
-
-    def _completed(self, own: Limits | None) -> Limits | None:
-        if self.named is None or own is None:
-            return own or self.named
-        if own.sm_count is None and own.compute == self.named.compute:
-            return msgspec.structs.replace(own, sm_count=self.named.sm_count, sm_origin=self.named.sm_origin)
-        return own
-
-
-_USER = "as you say"
+    def _completed(self, own: Limits | None, gpu: Gpu) -> Limits | None:
+        """What the trace says stands: the user's word is for what it leaves open, if it is of the same kind of GPU."""
+        named = self.named
+        if named is None or (own is not None and (own.sm_count is not None or own.compute != named.compute)):
+            return own
+        self.used = True
+        if own is not None:
+            return msgspec.structs.replace(own, sm_count=named.sm_count, sm_origin=named.sm_origin)
+        if gpu.sm_count:
+            return msgspec.structs.replace(named, sm_count=gpu.sm_count, sm_origin=gpu.origin)
+        return named
 
 
 def named_limits(name: str) -> Limits:
@@ -57,12 +55,4 @@ def named_limits(name: str) -> Limits:
     found = limits_of(Gpu(device=0, name=name))
     if found is None:
         raise UserError(f"no figures for a GPU called {name!r}", fix=f"known are: {', '.join(product_names())}")
-    return msgspec.structs.replace(
-        found,
-        origin=f"{found.origin}, {_USER}",
-        sm_origin=found.sm_origin if found.sm_count is None else f"{found.sm_origin}, {_USER}",
-    )
-
-
-def _said(limits: Limits) -> str:
-    return f"{limits.origin} {limits.sm_origin}"
+    return found

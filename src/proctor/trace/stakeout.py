@@ -112,7 +112,7 @@ class Watch:
                 duration=int(launches.duration[at]),
                 configuration=number + 1,
                 kernel=kind.name,
-                times_median=float(launches.duration[at] / self._medians[number]) if self._medians[number] else 1.0,
+                of_median=float(launches.duration[at] / self._medians[number]) if self._medians[number] else 1.0,
                 device=kind.device,
                 context=kind.context,
                 stream=kind.stream,

@@ -99,7 +99,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         configuration: number of its `Configuration`.
-        times_median: its duration, of the median of its configuration.
+        of_median: its duration, of the median of its configuration.
         call: API function that launched it; None where the trace does not have the call.
         called: start of the call.
         latency: from `called` to `start`.
@@ -112,7 +112,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     duration: int
     configuration: int
     kernel: int
-    times_median: float
+    of_median: float
     device: int | None
     context: int | None
     stream: int | None

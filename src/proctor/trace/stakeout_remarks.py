@@ -42,12 +42,12 @@ def gpu_remarks(gpus: Sequence[Limits], *, unknown: bool, user: GpuLimits) -> It
             "the trace does not say which GPU this is (or it is one whose limits are not known): no occupancy; "
             "name it with --gpu, e.g. --gpu H100"
         )
-    if user.ignored:
+    if user.named is not None and not user.used:
         yield "the GPU that you named is not used: the trace says itself which it is"
     for limits in gpus:
         if not limits.confirmed:
-            major, minor = limits.compute
-            yield f"the limits of compute capability {major}.{minor} are as NVIDIA publishes them; no trace confirmed them"
+            capability = ".".join(map(str, limits.compute))
+            yield f"limits of compute capability {capability} are as published by NVIDIA; no trace has confirmed them"
         if limits.sm_count is None:
             yield "the number of SMs is not known: no waves; name the GPU with --gpu"
 
