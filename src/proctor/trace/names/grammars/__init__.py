@@ -1,0 +1,1 @@
+"""Grammars of kernels' names, one file a family: each reads a normal form, or returns None."""
