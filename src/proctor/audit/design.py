@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from proctor.audit.model import BASELINE, Arm, Design, Layer, Sitting
+from proctor.audit.model import BASELINE, REPEAT, Arm, Design, Layer, Sitting
 from proctor.engines.knobs import Knob, Value
 from proctor.rows import UserError
 from proctor.spec.audit import AuditSpec
 
-REPEAT = "repeat"
 _LAYERS: dict[str, Layer] = {"cache": "cache", "logprobs": "observer"}
 
 
@@ -57,7 +56,9 @@ def make_design(spec: AuditSpec, knobs: Sequence[Knob], rows: Sequence[int]) -> 
             found += _arms(knob, knobs)
     arms = list({arm.name: arm for arm in found}.values())
     untried = [(knob.name, "left out by audit.arms") for knob in knobs if knob.name not in wanted]
-    untried += [(knob.name, "no other value to try here") for knob in knobs if knob.name in wanted and not knob.values]
+    untried += [(f"{knob.name}={value}" if value else knob.name, why) for knob in knobs for value, why in knob.untried]
+    silent = [knob for knob in knobs if knob.name in wanted and not knob.values and not knob.untried]
+    untried += [(knob.name, "no other value to try here") for knob in silent]
     order = random.Random(spec.seed)  # noqa: S311 (nothing secret)
     sittings = [sitting for round_ in range(spec.rounds) for sitting in _round(arms, round_, order)]
     return Design(

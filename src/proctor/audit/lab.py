@@ -98,6 +98,10 @@ class Lab:
             self._compared[key] = self._compare(arm, reference, self.shared_rounds(arm, reference))
         return self._compared[key]
 
+    def rounds_of(self, arm: str) -> list[int]:
+        """Rounds in which an arm sat."""
+        return list(self._rounds.get(arm, ()))
+
     def shared_rounds(self, arm: str, against: str) -> list[int]:
         """Rounds in which both sat."""
         return sorted(set(self._rounds.get(arm, ())) & set(self._rounds.get(against, ())))

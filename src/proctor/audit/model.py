@@ -9,6 +9,8 @@ import msgspec
 from proctor.engines.knobs import Knob, Value
 
 BASELINE = "baseline"
+REPEAT = "repeat"
+"""The baseline once more, in the same process."""
 Layer = Literal["repeat", "traffic", "observer", "cache", "engine", "control", "version"]
 
 

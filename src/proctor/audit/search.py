@@ -11,9 +11,9 @@ from itertools import combinations
 
 import msgspec
 
-from proctor.audit.design import REPEAT, name_of
+from proctor.audit.design import name_of
 from proctor.audit.lab import Lab
-from proctor.audit.model import BASELINE, Arm, Comparison, Threshold
+from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Threshold
 from proctor.audit.thresholds import bisected, threshold
 from proctor.engines.knobs import Knob, Value
 
@@ -134,7 +134,7 @@ class Search:
 
     def _effects(self, planned: Sequence[Arm]) -> list[Effect]:
         shown = [arm for arm in planned if arm.against and arm.layer not in ("repeat", "control") and self._shows(arm)]
-        found = []
+        found: list[Effect] = []
         for names, arms in _by_knobs(shown):
             explained = any(set(other.causes) < set(names) for other in found)
             if not explained:
@@ -241,7 +241,7 @@ class Search:
         """Pairs of knobs whose single arms show nothing, each compared with the arm that has one of them."""
         single = [arm for arm in planned if len(arm.changes) == 1 and arm.layer not in ("repeat", "control")]
         strongest = {next(iter(arm.changes)): arm for arm in single}  # the last value of a knob is its most extreme
-        found = []
+        found: list[Effect] = []
         for first, second in combinations(strongest.values(), 2):
             changes = {**first.changes, **second.changes}
             if name_of(changes) in self._lab.arms or "logprobs" in changes:

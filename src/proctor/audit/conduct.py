@@ -1,0 +1,191 @@
+"""A whole audit, from a spec to a verdict."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from proctor.audit.bench import EngineOrder
+from proctor.audit.compare import nature
+from proctor.audit.design import Cost, cost_of, make_design, name_of
+from proctor.audit.fingerprint import fingerprint_of
+from proctor.audit.lab import TOP, Lab, Progress, Setting
+from proctor.audit.model import Arm, Comparison, Design, Fingerprint, Verdict
+from proctor.audit.probes import Probe, probes_of, texts_of
+from proctor.audit.remedies import Remedy, remedies_of
+from proctor.audit.search import Effect, Found, Search
+from proctor.audit.traffic import traffic_knobs
+from proctor.audit.verdict import Nature, verdict_of
+from proctor.engines.capabilities import capabilities
+from proctor.engines.config import engine_config, environment
+from proctor.engines.inspection import Inspection, inspect
+from proctor.engines.knobs import knobs_of
+from proctor.engines.surroundings import Site, look
+from proctor.prepare.material import Material, material_of
+from proctor.rows import Sampling
+from proctor.spec import RunSpec
+from proctor.spec.audit import AuditSpec
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm in the results: itself, against its reference, and against itself."""
+
+    arm: Arm
+    comparison: Comparison | None
+    repeats: Comparison
+    rounds: int
+    requests_per_second: float | None
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything an audit found.
+
+    Attributes:
+        checkpoint: which model.
+        verdict: the sentence and what it rests on.
+        effects: the strongest first.
+        arms: planned ones and those that the search added.
+        questions: texts of the rows that are shown, by row id as text.
+    """
+
+    checkpoint: str
+    made_at: str
+    verdict: Verdict
+    effects: tuple[Effect, ...]
+    arms: tuple[Shown, ...]
+    remedies: tuple[Remedy, ...]
+    inspection: Inspection | None
+    fingerprint: Fingerprint
+    design: Design
+    cost: Cost
+    seconds: float
+    disturbed: int = 0
+    questions: dict[str, str] = {}
+
+    @property
+    def exit_code(self) -> int:
+        """0 no effect found, 4 an effect found, 3 could not tell."""
+        return {"no effect found": 0, "could not tell": 3}.get(self.verdict.kind, 4)
+
+
+class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known before any engine has started: the design, and what it takes."""
+
+    checkpoint: str
+    design: Design
+    cost: Cost
+
+
+class Auditor:
+    """An audit of one checkpoint of a spec.
+
+    Raises:
+        UserError: the spec, its source or its engine cannot be asked, or a knob does not exist.
+    """
+
+    def __init__(self, spec: RunSpec, checkpoint: str | None = None) -> None:
+        self._material: Material = material_of(spec)
+        spec = self._material.spec
+        self._spec = spec
+        self._audit = spec.audit or AuditSpec()
+        chosen = next((c for c in spec.engine.checkpoints if c.name == checkpoint), spec.engine.checkpoints[0])
+        self.checkpoint = chosen.name
+        python, env = environment(spec.engine)
+        limits = spec.limits
+        self._order = EngineOrder(
+            config=engine_config(spec.engine, chosen),
+            env=dict(env),
+            python=python,
+            stall_seconds=limits.stall_seconds,
+            load_seconds=limits.load_seconds,
+            init_attempts=limits.init_attempts,
+        )
+        self._site: Site = look(spec.engine.kind, python)
+        self._can = capabilities(self._order.config, self._order.env, self._site)
+        self._probes: tuple[Probe, ...] = tuple(probes_of(self._material, _sampling(spec), self._audit.sample))
+        engine_knobs = knobs_of(self._order.config, self._order.env, self._site)
+        knobs = (*traffic_knobs(self._audit, spec.engine.batch_size), *engine_knobs)
+        self._design = make_design(self._audit, knobs, [probe.request.id for probe in self._probes])
+        self._shared = not self._can.caches_prompts or not self._can.restart
+
+    def preparation(self) -> Preparation:
+        """The design and its cost; nothing is started."""
+        return Preparation(checkpoint=self.checkpoint, design=self._design, cost=self._cost())
+
+    def run(self, progress: Progress | None = None) -> tuple[Audit, Lab]:
+        """Runs the design, searches for causes, and judges.
+
+        Returns:
+            What was found, and the lab with every observation.
+
+        Raises:
+            UserError: an engine does not work.
+        """
+        began = datetime.now(UTC)
+        setting = Setting(
+            order=self._order,
+            probes=self._probes,
+            task=self._material.task,
+            knobs=self._design.knobs,
+            shared=self._shared,
+            seed=self._audit.seed,
+            top=min(TOP, self._can.top_logprobs),
+        )
+        lab = Lab(setting, progress=progress)
+        lab.run(self._design.arms, self._design.sittings)
+        found = Search(lab, rounds=self._audit.rounds, most_sittings=self._audit.most_sittings).run()
+        judged = self._nature(lab, found)
+        verdict = verdict_of(lab, self._design, found, judged)
+        shown_rows = {flip.row_id for effect in found.effects for flip in lab.comparison(effect.arm).flips}
+        questions = {str(row): text for row, text in texts_of(self._probes).items() if row in shown_rows}
+        audit = Audit(
+            checkpoint=self.checkpoint,
+            made_at=began.isoformat(timespec="seconds"),
+            verdict=verdict,
+            effects=found.effects,
+            arms=tuple(_shown(lab, arm) for arm in lab.arms.values() if lab.has_sat(arm.name)),
+            remedies=remedies_of(lab, found),
+            inspection=inspect(self._order.config, self._order.env, self._site),
+            fingerprint=fingerprint_of(self._order, self._probes, self._site, lab.versions),
+            design=self._design,
+            cost=self._cost(),
+            seconds=(datetime.now(UTC) - began).total_seconds(),
+            disturbed=sum(sat.disturbed for sat in lab.sat),
+            questions=questions,
+        )
+        return audit, lab
+
+    def _cost(self) -> Cost:
+        return cost_of(self._design, self._audit, max_tokens=self._spec.sampling.max_tokens, shared=self._shared)
+
+    def _nature(self, lab: Lab, found: Found) -> Nature:
+        """Both sides of the strongest effect against a run of higher precision, where the engine has one."""
+        if not found.effects or self._can.reference is None:
+            return "unknown"
+        effect = found.effects[0]
+        against = lab.arms[effect.against]
+        exact = Arm(
+            name=name_of({**against.changes, "dtype": self._can.reference}),
+            changes={**against.changes, "dtype": self._can.reference},
+            against="",
+            layer="control",
+        )
+        lab.again([exact], 1)
+        sides = lab.observations(effect.arm), lab.observations(effect.against), lab.observations(exact.name)
+        return nature(*sides)
+
+
+def _shown(lab: Lab, arm: Arm) -> Shown:
+    compared = lab.comparison(arm.name) if arm.against and lab.shared_rounds(arm.name, arm.against) else None
+    return Shown(
+        arm=arm,
+        comparison=compared if arm.name != arm.against else None,
+        repeats=lab.repeats(arm.name),
+        rounds=len(lab.rounds_of(arm.name)),
+        requests_per_second=lab.rate(arm.name),
+    )
+
+
+def _sampling(spec: RunSpec) -> Sampling:
+    return Sampling(**{**spec.sampling.model_dump(), "stop": tuple(spec.sampling.stop)})

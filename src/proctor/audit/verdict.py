@@ -1,0 +1,164 @@
+"""The verdict: one sentence, what it rests on, what was ruled out, and what was not tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from proctor.audit.compare import not_excluded
+from proctor.audit.lab import Lab
+from proctor.audit.model import BASELINE, REPEAT, Comparison, Design, Rate, Threshold, Verdict
+from proctor.audit.search import Effect, Found
+
+Nature = Literal["rounding", "wrong results", "unknown"]
+
+
+def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown") -> Verdict:
+    """What the audit found, never more than its arms support."""
+    untried = (*design.untried, *found.not_tried)
+    evidence = (*_evidence(lab, found), *_blindness(lab, design))
+    common = {"untried": untried, "evidence": evidence, "ruled_out": tuple(_ruled_out(lab, design, found))}
+    baseline = lab.repeats(BASELINE)
+    if not baseline.rows:
+        return Verdict(kind="could not tell", sentence="Could not tell: no row got an answer twice.", **common)
+    if found.noisy:
+        thresholds = (found.noise_threshold,) if found.noise_threshold else ()
+        return Verdict(kind="run-to-run", sentence=_of_noise(lab, found), thresholds=thresholds, **common)
+    if not found.effects:
+        return Verdict(kind="no effect found", sentence=_of_nothing(lab, design), **common)
+    isolated = all(effect.steady for effect in found.effects)
+    observer = all(effect.layer == "observer" for effect in found.effects)
+    kind: Literal["observer", "isolated", "not isolated"] = "isolated" if isolated else "not isolated"
+    return Verdict(
+        kind="observer" if observer and isolated else kind,
+        sentence=_of_effects(lab, found.effects, nature),
+        causes=tuple(effect.causes for effect in found.effects if effect.steady),
+        thresholds=tuple(effect.threshold for effect in found.effects if effect.threshold),
+        nature=nature,
+        **common,
+    )
+
+
+def _of_nothing(lab: Lab, design: Design) -> str:
+    compared = [lab.comparison(arm.name) for arm in design.arms if arm.against and arm.layer != "control"]
+    rows = sum(one.rows for one in compared)
+    digits = min((one.digits for one in compared if one.digits), default=None)
+    how = "bit for bit" if digits is None else f"to the {digits} digits that were sent"
+    with_logprobs = any(one.logprob_equal for one in compared)
+    what = "tokens and log-probabilities" if with_logprobs else "answers"
+    limit = _percent(not_excluded(lab.comparison(REPEAT, BASELINE).text_equal or Rate(0, 0, 0.0, 1.0)))
+    return (
+        f"No effect found: {len(design.rows)} rows gave the same {what}, {how}, in all {len(compared)} comparisons "
+        f"({rows:,} pairs); for each of them, up to {limit} of rows that differ is not excluded."
+    )
+
+
+def _of_noise(lab: Lab, found: Found) -> str:
+    if found.warming:
+        return (
+            "Run to run: the first asking differs from all later ones, which agree with each other: the engine answers "
+            "from a cache that it keeps, and it cannot be started anew from here."
+        )
+    if BASELINE in found.noisy:
+        seen = _differing(lab.comparison(REPEAT, BASELINE) if lab.has_sat(REPEAT) else lab.repeats(BASELINE))
+        seen = seen or _differing(lab.repeats(BASELINE))
+        text = f"Run to run: the same requests, asked again with nothing changed, came back different ({seen})"
+    else:
+        arm = found.noisy[-1]
+        text = f"Run to run: {arm} does not agree with itself ({_differing(lab.repeats(arm))})"
+        if found.noise_threshold is not None:
+            below, above = found.noise_threshold.below, found.noise_threshold.above
+            text += f"; {below} rows at once agree, {above} do not"
+    quiet = f"; {' or '.join(found.quieted)} ends it" if found.quieted else ""
+    return f"{text}{quiet}. No other knob can be judged before this is mended."
+
+
+def _of_effects(lab: Lab, effects: Sequence[Effect], nature: Nature) -> str:
+    parts = [_of_effect(lab, effect) for effect in effects[:3]]
+    more = f" {len(effects) - 3} more effects are in the table." if len(effects) > 3 else ""
+    told = {"rounding": " Its size is that of rounding.", "wrong results": " Rounding does not explain its size."}
+    return " ".join(parts) + more + told.get(nature, "")
+
+
+def _of_effect(lab: Lab, effect: Effect) -> str:
+    knob = " together with ".join(effect.causes)
+    seen = _differing(lab.comparison(effect.arm))
+    where = _where(effect.threshold) or f" ({effect.arm})"
+    certain = "changes outputs" if effect.steady else "goes with changed outputs, though not in every round,"
+    switch = f"; {' or '.join(effect.switches)} switches it off" if effect.switches else ""
+    return f"{knob} {certain}{where}: {seen}{switch}."
+
+
+def _where(found: Threshold | None) -> str:
+    if found is None:
+        return ""
+    tokens = f" ({found.tokens[0]} against {found.tokens[1]} tokens)" if found.tokens else ""
+    known = f", as is known of {found.known_as}" if found.known_as else ""
+    return f" from {found.above} on, not up to {found.below}{tokens}{known}"
+
+
+def _differing(comparison: Comparison) -> str:
+    """How much differs, the weightiest first."""
+    parts = []
+    for rate, what in (
+        (comparison.parsed_equal, "read differently by the task"),
+        (comparison.text_equal, "with another text"),
+        (comparison.token_equal, "with other tokens"),
+    ):
+        if rate is not None and rate.of > rate.hits:
+            parts.append(f"{rate.of - rate.hits} of {rate.of} rows {what}")
+    equal = comparison.logprob_equal
+    if equal is not None and equal.of > equal.hits:
+        parts.append(f"{equal.of - equal.hits:,} of {equal.of:,} log-probabilities differ")
+    if comparison.shift and comparison.shift[-1] > 0:
+        parts.append(f"by up to {comparison.shift[-1]:.2g}")
+    return ", ".join(parts)
+
+
+def _ruled_out(lab: Lab, design: Design, found: Found) -> list[str]:
+    """Knobs that were turned and changed nothing, with what is not excluded."""
+    if found.noisy:
+        return []
+    guilty = {name for effect in found.effects for name in effect.causes}
+    by_knob: dict[str, list[Comparison]] = {}
+    for arm in design.arms:
+        if arm.against and arm.layer not in ("repeat", "control"):
+            reference = design.arm(arm.against).changes
+            for name in (name for name, value in arm.changes.items() if reference.get(name) != value):
+                by_knob.setdefault(name, []).append(lab.comparison(arm.name))
+    clean = {name: seen for name, seen in by_knob.items() if name not in guilty and not any(c.differs for c in seen)}
+    told = []
+    for name, seen in clean.items():
+        rate = seen[-1].text_equal
+        if rate is not None and rate.of:
+            told.append(
+                f"{name}: {rate.hits} of {rate.of} rows equal, up to {_percent(not_excluded(rate))} not excluded"
+            )
+    return told
+
+
+def _evidence(lab: Lab, found: Found) -> list[str]:
+    told = []
+    if not found.noisy:
+        again = lab.comparison(REPEAT, BASELINE) if lab.has_sat(REPEAT) else lab.repeats(BASELINE)
+        told.append(f"asked again with nothing changed: {again.rows} of {again.rows} pairs of answers are equal")
+    for effect in found.effects:
+        seen = lab.by_round(effect.arm)
+        shows = sum(one.differs for one in seen)
+        told.append(f"{effect.arm} against {effect.against}: the effect shows in {shows} of {len(seen)} rounds")
+        told += [f"{setting}: the effect of {effect.arm} is gone" for setting in effect.switches]
+        told += [f"{setting}: the effect of {effect.arm} is rarer, not gone" for setting in effect.dampers]
+    return told
+
+
+def _blindness(lab: Lab, design: Design) -> list[str]:
+    """Controls that had to show and did not: what this audit cannot see."""
+    return [
+        f"control {arm.name} was not seen: this engine shows too little for an effect of that size"
+        for arm in design.arms
+        if arm.layer == "control" and lab.has_sat(arm.name) and not lab.comparison(arm.name).differs
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
