@@ -1,0 +1,8 @@
+"""What changed between two traces, what that supports, and what it does not."""
+
+from __future__ import annotations
+
+from proctor.trace.diff.diffing import Diff, diff
+from proctor.trace.diff.gate import Checked, Gate, Outcome, check, read_gate
+
+__all__ = ["Checked", "Diff", "Gate", "Outcome", "check", "diff", "read_gate"]

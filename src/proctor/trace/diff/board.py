@@ -1,0 +1,161 @@
+"""The evidence board: clues by their part of the change, and what they say about each hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from proctor.trace.diff.changes import Change
+from proctor.trace.diff.comparable import Basis
+from proctor.trace.diff.evidence import Clue, Evidence, Finding, Rule, microseconds, milliseconds
+from proctor.trace.diff.noise import Verdict
+from proctor.trace.diff.rules import RULES
+
+_WORTH = 0.01
+"""Share of the whole change from which a single identity is a clue of its own."""
+_MOSTLY = 0.8
+
+
+class State(StrEnum):
+    """How far a hypothesis is from a statement."""
+
+    SUPPORTED = "supported"
+    CONTESTED = "contested"
+    """Clues speak for it and against it."""
+    SUGGESTED = "suggested"
+    """Its clues are there, and a difference between the captures could explain them as well."""
+    NO_EVIDENCE = "no evidence"
+    """What looks like a clue does not exceed noise."""
+    RULED_OUT = "ruled out"
+
+
+_ORDER = list(State)
+
+
+class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement that a rule allows, and how the clues stand to it.
+
+    Attributes:
+        id: of the rule.
+        says: the statement.
+        state: what may be said of it; never more than the captures' comparability allows.
+        supported_by: ids of clues.
+        contradicted_by: ids of clues.
+        why: the reason why it is ruled out, or only suggested.
+        contribution_ns: summed part of the supporting clues; None where they have none.
+    """
+
+    id: str
+    says: str
+    state: State
+    supported_by: tuple[str, ...] = ()
+    contradicted_by: tuple[str, ...] = ()
+    why: str = ""
+    contribution_ns: int | None = None
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """Clues overlap (a kernel's change is part of its category's): only a diff's changes sum to the whole."""
+
+    clues: tuple[Clue, ...] = ()
+    hypotheses: tuple[Hypothesis, ...] = ()
+
+
+def board(evidence: Evidence, rules: Iterable[Rule] = RULES) -> Board:
+    """Tries every rule, and sorts what they looked at by its part of the change."""
+    hypotheses: list[Hypothesis] = []
+    clues: dict[str, Clue] = {}
+    for rule in rules:
+        finding = rule.look(evidence)
+        hypothesis = _hypothesis(rule, finding, evidence)
+        if hypothesis is None:
+            continue
+        hypotheses.append(hypothesis)
+        for clue in (*finding.supported, *finding.against):
+            clues.setdefault(clue.id, clue)
+    for change in _worth(evidence.changes):
+        clue = _clue_of(change)
+        clues.setdefault(clue.id, clue)
+    told = [_told(clue, hypotheses, evidence) for clue in clues.values()]
+    told.sort(key=lambda clue: (clue.noise, -abs(clue.contribution_ns or 0), clue.id))
+    hypotheses.sort(key=lambda h: (_ORDER.index(h.state), -abs(h.contribution_ns or 0)))
+    return Board(clues=tuple(told), hypotheses=tuple(hypotheses))
+
+
+def _hypothesis(rule: Rule, finding: Finding, evidence: Evidence) -> Hypothesis | None:
+    says = finding.says or rule.says
+    if finding.ruled_out:
+        return Hypothesis(id=rule.id, says=says, state=State.RULED_OUT, why=finding.ruled_out)
+    if not finding.supported:
+        return None
+    state, why = _state(rule, finding, evidence)
+    parts = [clue.contribution_ns for clue in finding.supported if clue.contribution_ns is not None]
+    return Hypothesis(
+        id=rule.id,
+        says=says,
+        state=state,
+        supported_by=tuple(clue.id for clue in finding.supported),
+        contradicted_by=tuple(clue.id for clue in finding.against),
+        why=why,
+        contribution_ns=sum(parts) if parts else None,
+    )
+
+
+def _state(rule: Rule, finding: Finding, evidence: Evidence) -> tuple[State, str]:
+    if all(clue.noise for clue in finding.supported):
+        return State.NO_EVIDENCE, "the clue does not exceed what repeated launches in one window show"
+    if any(not clue.noise for clue in finding.against):
+        return State.CONTESTED, ""
+    barring = [
+        limit.what for limit in evidence.comparability.limits if any(basis in limit.bars for basis in rule.rests_on)
+    ]
+    if barring:
+        return State.SUGGESTED, f"the captures themselves differ: {'; '.join(barring)}"
+    return State.SUPPORTED, ""
+
+
+def _worth(changes: tuple[Change, ...]) -> list[Change]:
+    """Changes large enough to be a clue; a sum of sizes, since changes of both signs can hide in a small total."""
+    whole = sum(abs(change.delta_ns) for change in changes)
+    return [change for change in changes if change.delta_ns and abs(change.delta_ns) >= _WORTH * whole]
+
+
+def _clue_of(change: Change) -> Clue:
+    return Clue(
+        id=f"{change.kind}:{change.name}",
+        what=f"{change.kind} ({change.verdict}): {change.name}",
+        a=_figures(change, "a"),
+        b=_figures(change, "b"),
+        basis=Basis.TIMES,
+        contribution_ns=change.delta_ns,
+        supports=("iterations_only",) if _follows_iterations(change) else (),
+        against=("iterations_only",) if _defies_iterations(change) else (),
+        noise=change.verdict is Verdict.WITHIN and not change.split.calls and not change.split.iterations,
+    )
+
+
+def _follows_iterations(change: Change) -> bool:
+    return abs(change.split.iterations) >= _MOSTLY * abs(change.delta_ns)
+
+
+def _defies_iterations(change: Change) -> bool:
+    return change.verdict is Verdict.BEYOND and abs(change.split.per_call) > abs(change.split.iterations)
+
+
+def _figures(change: Change, side: str) -> str:
+    tally = change.a if side == "a" else change.b
+    if tally is None:
+        return "none"
+    return f"{tally.calls:,} x {microseconds(tally.mean_ns)} = {milliseconds(tally.total_ns)}"
+
+
+def _told(clue: Clue, hypotheses: list[Hypothesis], evidence: Evidence) -> Clue:
+    """The clue with the hypotheses it bears on, and its share of the change."""
+    known = {hypothesis.id for hypothesis in hypotheses if hypothesis.state is not State.RULED_OUT}
+    supports = {h.id for h in hypotheses if clue.id in h.supported_by} | (known & set(clue.supports))
+    against = {h.id for h in hypotheses if clue.id in h.contradicted_by} | (known & set(clue.against))
+    whole = abs(sum(change.delta_ns for change in evidence.changes))
+    share = clue.contribution_ns / whole if whole and clue.contribution_ns is not None else None
+    return msgspec.structs.replace(clue, supports=tuple(sorted(supports)), against=tuple(sorted(against)), share=share)

@@ -1,0 +1,282 @@
+"""Rules about how long launches take: iterations alone, the clock, more tokens, occupancy, waiting for a peer."""
+
+from __future__ import annotations
+
+import statistics
+
+from proctor.trace.diff.changes import Change
+from proctor.trace.diff.comparable import Basis
+from proctor.trace.diff.evidence import (
+    NOTHING,
+    Clue,
+    Evidence,
+    Finding,
+    Rule,
+    microseconds,
+    milliseconds,
+    moved,
+    time_of,
+)
+from proctor.trace.diff.noise import Verdict
+from proctor.trace.diff.sides import ATTENTION, COMMUNICATION, KV_CACHE
+
+_STEADY = 0.9
+"""Share of kernel time that must agree before a statement about "all kernels" is made."""
+_SHOWN = 3
+_WALL = 0.05
+"""Windows are cut at any point of a repetition: smaller differences of a window per repetition say nothing."""
+
+
+def _iterations_only(e: Evidence) -> Finding:
+    """The windows hold another number of repetitions, and nothing else differs."""
+    repeats = e.iterations
+    if repeats is None or repeats.a == repeats.b:
+        return NOTHING
+    scaled = Clue(
+        id="repetitions",
+        what=f"repetitions in the window ({repeats.what})",
+        a=f"{repeats.a:,}",
+        b=f"{repeats.b:,}",
+        basis=Basis.COUNTS,
+        contribution_ns=sum(change.split.iterations for change in e.changes),
+    )
+    against = [*_one_sided(e), *_uneven(e), *_slower(e), *_longer(e)]
+    return Finding((scaled,), tuple(against))
+
+
+def _longer(e: Evidence) -> list[Clue]:
+    """A repetition takes longer or shorter by the clock on the wall, whatever its kernels do."""
+    window = e.totals["window"]
+    if e.iterations is None or not window.a or not window.b:
+        return []
+    a, b = window.a * e.a.ranks / e.iterations.a, window.b * e.b.ranks / e.iterations.b
+    if abs(b / a - 1) < _WALL:
+        return []
+    what = "time on the clock per repetition (window over repetitions of a rank)"
+    return [Clue(id="window_per_repetition", what=what, a=milliseconds(a), b=milliseconds(b), basis=Basis.IDLE)]
+
+
+def _one_sided(e: Evidence) -> list[Clue]:
+    alone = [*e.only("a"), *e.only("b")]
+    if not alone:
+        return []
+    return [
+        Clue(
+            id="one_sided",
+            what="kernels that only one side has",
+            a=f"{len(e.only('a'))}",
+            b=f"{len(e.only('b'))}",
+            basis=Basis.NAMES,
+            contribution_ns=sum(change.delta_ns for change in alone),
+        )
+    ]
+
+
+def _uneven(e: Evidence) -> list[Clue]:
+    """Kernels whose counts did not follow the repetitions."""
+    found = [c for c in e.matched if c.a and c.b and not e.same_count(c.a.calls, c.b.calls)]
+    return [
+        Clue(
+            id=f"count:{change.name}",
+            what=f"launches that do not follow the repetitions: {change.name[:80]}",
+            a=f"{change.a.calls:,}",
+            b=f"{change.b.calls:,}",
+            basis=Basis.COUNTS,
+            contribution_ns=change.split.calls,
+        )
+        for change in found[:_SHOWN]
+        if change.a and change.b
+    ]
+
+
+def _slower(e: Evidence) -> list[Clue]:
+    """Kernels whose launches take longer or shorter, beyond noise and by enough to matter."""
+    return [_per_call(c) for c in e.matched if moved(c)][:_SHOWN]
+
+
+def _per_call(change: Change) -> Clue:
+    assert change.a is not None
+    assert change.b is not None
+    return Clue(
+        id=f"per_call:{change.name}",
+        what=f"time per launch (median), {change.verdict}: {change.name[:80]}",
+        a=microseconds(change.a.median_ns),
+        b=microseconds(change.b.median_ns),
+        basis=Basis.TIMES,
+        contribution_ns=change.split.per_call,
+        noise=change.verdict in (Verdict.WITHIN, Verdict.FEW),
+    )
+
+
+def _clock(e: Evidence) -> Finding:
+    """Every kernel slower (or faster) per launch by one factor, launched in the same way."""
+    asked = [
+        c
+        for c in e.matched
+        if c.category != COMMUNICATION and c.ratio is not None and not c.config and not c.shapes_changed
+    ]
+    if len(asked) < 5:
+        return NOTHING
+    total = sum(map(time_of, asked))
+    factor = _weighted_median([(c.ratio or 1.0, time_of(c)) for c in asked])
+    if abs(factor - 1) < 0.02:
+        return Finding(ruled_out=f"kernels launched in the same way take the same: a factor of {factor:.3f}")
+    slack = max(0.25 * abs(factor - 1), 0.01)
+    agreeing = [c for c in asked if abs((c.ratio or 1.0) - factor) <= slack]
+    share = sum(map(time_of, agreeing)) / total
+    if share < _STEADY or len(agreeing) < _STEADY * len(asked) or not any(map(moved, agreeing)):
+        return Finding(ruled_out=f"no one factor fits: {share:.0%} of kernel time moved by {factor:.3f}")
+    clue = Clue(
+        id="one_factor",
+        what=f"usual time per launch, {len(agreeing)} of {len(asked)} kernels with {share:.0%} of the time",
+        a="1.000",
+        b=f"{factor:.3f}",
+        basis=Basis.TIMES,
+        contribution_ns=sum(change.split.per_call for change in agreeing),
+    )
+    return Finding((clue,))
+
+
+def _weighted_median(values: list[tuple[float, int]]) -> float:
+    half, reached = sum(weight for _, weight in values) / 2, 0
+    for value, weight in sorted(values):
+        reached += weight
+        if reached >= half:
+            return value
+    return statistics.median(value for value, _ in values)
+
+
+def _more_tokens(e: Evidence) -> Finding:
+    """Both the KV-cache write and attention grew per launch: the write's time follows the tokens."""
+    written, attended = e.in_category(KV_CACHE), e.in_category(ATTENTION)
+    writes, attends = _mean_ratio(written), _mean_ratio(attended)
+    if writes is None or attends is None:
+        return NOTHING
+    clues = [_grown("kv_write", "KV-cache write", written), _grown("attention", "attention", attended)]
+    if writes >= 1.2 and attends >= 1.1:
+        return Finding(tuple(clues))
+    if writes >= 1.2:
+        return Finding((), (), ruled_out=f"the KV-cache write grew {writes:.2f} times, attention {attends:.2f} times")
+    return Finding(ruled_out=f"a KV-cache write takes {writes:.2f} times as long")
+
+
+def _grown(id_: str, what: str, changes: tuple[Change, ...]) -> Clue:
+    a, b = _mean(changes, "a"), _mean(changes, "b")
+    return Clue(
+        id=id_,
+        what=f"{what}, time per launch (mean)",
+        a=microseconds(a or 0),
+        b=microseconds(b or 0),
+        basis=Basis.TIMES,
+        contribution_ns=sum(change.split.per_call for change in changes),
+    )
+
+
+def _mean(changes: tuple[Change, ...], side: str) -> float | None:
+    both = [(change.a, change.b) for change in changes if change.a and change.b]
+    tallies = [one if side == "a" else two for one, two in both]
+    calls = sum(tally.calls for tally in tallies)
+    return sum(tally.total_ns for tally in tallies) / calls if calls else None
+
+
+def _mean_ratio(changes: tuple[Change, ...]) -> float | None:
+    a, b = _mean(changes, "a"), _mean(changes, "b")
+    return b / a if a and b else None
+
+
+def _launch_config(e: Evidence) -> Finding:
+    """The same kernel at a lower occupancy because of registers or shared memory, and slower beyond noise."""
+    from proctor.trace.diff.occupied import occupancies
+
+    clues = []
+    for change in e.matched:
+        if change.verdict is not Verdict.BEYOND or (change.typical_ns or 0) <= 0 or not change.config:
+            continue
+        one, two = occupancies(e.a, e.b, change)
+        if one is not None and two is not None and two.share < one.share:
+            clues.append(
+                Clue(
+                    id=f"occupancy:{change.name}",
+                    what=f"occupancy and launch: {change.name[:80]} ({'; '.join(change.config)})",
+                    a=f"{one.share:.0%}",
+                    b=f"{two.share:.0%}, limited by {' and '.join(two.limiters)}",
+                    basis=Basis.TIMES,
+                    contribution_ns=change.split.per_call,
+                )
+            )
+    return Finding(tuple(clues))
+
+
+def _waiting(e: Evidence) -> Finding:
+    """Communication takes longer per launch while everything else does not: a kernel of NCCL waits for its peers."""
+    steady = e.steady([c for c in e.matched if c.category != COMMUNICATION])
+    grown = [c for c in e.matched if c.category == COMMUNICATION and _mean_growth(c) >= 1.1]
+    if not grown:
+        return NOTHING
+    clues = [
+        Clue(
+            id=f"waiting:{change.name}",
+            what=f"communication, time per launch (mean), {change.verdict}: {change.name[:60]}",
+            a=microseconds(change.a.mean_ns),
+            b=microseconds(change.b.mean_ns),
+            basis=Basis.TIMES,
+            contribution_ns=change.split.per_call,
+            noise=change.verdict not in (Verdict.BEYOND, Verdict.TAIL),
+        )
+        for change in grown
+        if change.a and change.b
+    ]
+    if steady < _STEADY:
+        return NOTHING
+    return Finding(tuple(clues))
+
+
+def _mean_growth(change: Change) -> float:
+    return change.b.mean_ns / change.a.mean_ns if change.a and change.b and change.a.mean_ns else 1.0
+
+
+def _host_bound(e: Evidence) -> Finding:
+    """The GPU idles more while its kernels take the same: what became slower is not a kernel."""
+    idle, window = e.totals.get("idle"), e.totals.get("window")
+    if idle is None or window is None or idle.a is None or idle.b is None or not window.a or not window.b:
+        return NOTHING
+    devices = e.totals["devices"]
+    shares = [i / (w * (d or 1)) for i, w, d in ((idle.a, window.a, devices.a), (idle.b, window.b, devices.b))]
+    clue = Clue(
+        id="idle",
+        what="share of the window in which a GPU does nothing",
+        a=f"{shares[0]:.1%} ({milliseconds(idle.a)})",
+        b=f"{shares[1]:.1%} ({milliseconds(idle.b)})",
+        basis=Basis.IDLE,
+    )
+    steady = e.steady()
+    if shares[1] - shares[0] < 0.05:
+        return Finding(ruled_out=f"the GPU idles {shares[0]:.1%} and {shares[1]:.1%} of the window")
+    if steady < _STEADY:
+        return Finding((clue,), tuple(_slower(e)))
+    return Finding((clue,))
+
+
+TIME_RULES = (
+    Rule(
+        "iterations_only",
+        "the windows hold another number of repetitions, and that is all",
+        (Basis.COUNTS, Basis.TIMES),
+        _iterations_only,
+    ),
+    Rule(
+        "clock",
+        "all kernels changed by one factor: the GPU's clock, power or temperature",
+        (Basis.TIMES,),
+        _clock,
+    ),
+    Rule("more_tokens", "there are more tokens to attend to and to write", (Basis.TIMES,), _more_tokens),
+    Rule("launch_config", "a kernel runs at a lower occupancy", (Basis.TIMES,), _launch_config),
+    Rule("waiting", "a rank waits longer for its peers", (Basis.TIMES,), _waiting),
+    Rule(
+        "host_bound",
+        "the GPU waits more, and its kernels take the same: look at the CPU, at synchronisation and at other ranks",
+        (Basis.IDLE, Basis.TIMES),
+        _host_bound,
+    ),
+)
