@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proctor.trace.kernel_choice import NAME
@@ -54,14 +54,14 @@ class Kind(NamedTuple):
     reported_occupancy: float | None
 
 
-_KIND = ", ".join(
-    {
+def columns_of_kind(left_out: Collection[str] = ()) -> str:
+    """The columns of ``kernels`` for the fields of a `Kind`, in SQL; those `left_out` are NULL."""
+    expressions = {
         "name": NAME,
         "in_graph": "COALESCE(graph_node, 0) <> 0",
         "in_green_context": "COALESCE(green_context, 0) <> 0",
-    }.get(field, field)
-    for field in Kind._fields
-)
+    }
+    return ", ".join("NULL" if field in left_out else expressions.get(field, field) for field in Kind._fields)
 
 
 class Launches:
@@ -101,7 +101,7 @@ class Launches:
         start, duration, correlation, kind = array("q"), array("q"), array("q"), array("i")
         known: dict[tuple[Any, ...], int] = {}
         chosen = ", ".join(str(int(name)) for name in names)
-        sql = f'SELECT start, "end" - start, correlation, {_KIND} FROM kernels WHERE {NAME} IN ({chosen})'
+        sql = f'SELECT start, "end" - start, correlation, {columns_of_kind()} FROM kernels WHERE {NAME} IN ({chosen})'
         for began, took, number, *shared in trace.rows(sql):
             if began is None or took is None or took < 0:
                 self.incomplete += 1

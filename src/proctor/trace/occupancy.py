@@ -161,8 +161,27 @@ def shared_of_block(limits: Limits, shared: int) -> int:
     return -(-(shared + limits.reserved) // limits.shared_unit) * limits.shared_unit
 
 
+def registers_of_warp(limits: Limits, registers: int) -> int:
+    """Registers that a warp takes whose threads ask for `registers` each: rounded up."""
+    return -(-registers * limits.warp // _REGISTER_UNIT) * _REGISTER_UNIT
+
+
+def room_for(limits: Limits, *, blocks: int, threads: int) -> tuple[int, int] | None:
+    """The most registers a thread and bytes of shared memory a block with which an SM holds so many blocks.
+
+    Returns:
+        (registers, shared memory); None where that many do not fit whatever they ask for.
+    """
+    warps = -(-threads // limits.warp)
+    if not 0 < threads <= limits.block_threads or not 0 < blocks <= min(limits.blocks, limits.warps // warps):
+        return None
+    registers = next((n for n in range(255, 0, -1) if _by_registers(limits, warps, n) >= blocks), 0)
+    shared = limits.shared // blocks // limits.shared_unit * limits.shared_unit - limits.reserved
+    return registers, min(shared, limits.block_shared)
+
+
 def _by_registers(limits: Limits, warps: int, registers: int) -> int:
-    of_warp = -(-registers * limits.warp // _REGISTER_UNIT) * _REGISTER_UNIT
+    of_warp = registers_of_warp(limits, registers)
     in_all_parts = -(-warps // SUBPARTITIONS) * SUBPARTITIONS  # the hardware's check of a block counts full rounds
     if registers > _MOST_REGISTERS or of_warp * in_all_parts > limits.block_registers:
         return 0

@@ -6,6 +6,8 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
+from proctor.cli.trace import export, nvtx, occupancy, stakeout, timeline
+
 _DEFAULT = "summary"
 
 
@@ -24,3 +26,9 @@ app = typer.Typer(
     help="Read GPU traces (Nsight Systems, PyTorch profiler): where time went, what changed, and how one knows.",
     no_args_is_help=True,
 )
+
+app.command("timeline")(timeline.timeline)
+app.command("nvtx")(nvtx.nvtx)
+app.command("export")(export.export)
+app.command("occupancy")(occupancy.occupancy)
+app.command("stakeout")(stakeout.stakeout)
