@@ -1,4 +1,4 @@
-"""What an engine can tell and be asked to do beyond an answer: declared by configuration, before anything is started."""
+"""What an engine can tell and be asked to do beyond an answer, declared by configuration before anything starts."""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ from proctor.rows import Response, UserError
 
 PROCESSOR_OPTION = "mm_processor_kwargs"
 """Arguments for the processor's call (e.g. `max_pixels`), under the name that vLLM uses for the same thing."""
+PADDING_OPTION = "pad_to_multiple_of"
+"""Prompts are padded on the left to a multiple of so many tokens, also where a row is alone."""
 
 
 class HFModel:
@@ -35,6 +37,7 @@ class HFModel:
         directory = Path(config.model)
         options = dict(config.options)
         self._processor_arguments: dict[str, Any] = options.pop(PROCESSOR_OPTION, {})
+        self._padding = {name: options.pop(name) for name in (PADDING_OPTION,) if name in options}
         trusted = bool(options.get("trust_remote_code", False))
         images = takes_images(directory, trust_remote_code=trusted)
         self.processor = load_processor(directory, images=images, trust_remote_code=trusted)
@@ -56,7 +59,8 @@ class HFModel:
         refusals: dict[int, Refused] = {}
         for row, length in zip(rows, inputs["attention_mask"].sum(1).tolist(), strict=True):
             try:
-                check_length(length, row.request.sampling.max_tokens, self.max_len)
+                check_length(length, row.request.sampling.limit, self.max_len)
+                self._check_forced(row.request.sampling.forced)
             except Refused as refusal:
                 refusals[row.request.id] = refusal
         if refusals:
@@ -64,9 +68,16 @@ class HFModel:
             inputs = self._inputs(running) if running else inputs
         return inputs, refusals
 
+    def _check_forced(self, forced: Sequence[int]) -> None:
+        vocabulary = self._model.config.get_text_config().vocab_size
+        if any(not 0 <= token < vocabulary for token in forced):
+            raise rejected(f"a forced token is not one of the model's {vocabulary}")
+        if any(token in self._end_ids for token in forced[:-1]):
+            raise rejected("the forced tokens go on after one that ends an answer")
+
     def _inputs(self, rows: Sequence[Prepared]) -> Any:
         texts = [row.text for row in rows]
-        arguments: dict[str, Any] = {"padding": True, "return_tensors": "pt"}
+        arguments: dict[str, Any] = {"padding": True, "return_tensors": "pt", **self._padding}
         if not self.chat.needs_special_tokens(texts[0]):
             arguments["add_special_tokens"] = False
         if not self.chat.takes_images:
@@ -87,7 +98,7 @@ class HFModel:
         with torch.inference_mode():
             self._model.generate(
                 **inputs,
-                max_new_tokens=max(row.sampling.max_tokens for row in state),
+                max_new_tokens=max(row.sampling.limit for row in state),
                 logits_processor=[choose],
                 stopping_criteria=[finish],
             )
@@ -105,6 +116,7 @@ class HFModel:
             text=self._text(state),
             token_ids=tuple(state.token_ids),
             logprobs=tuple(state.logprobs) if state.sampling.logprobs else None,
+            top_logprobs=state.top_logprobs,
             finish_reason=state.finish_reason,
             prompt_tokens=prompt_tokens,
         )
@@ -112,7 +124,7 @@ class HFModel:
     def _text(self, state: Row) -> str:
         text = decoded(self.chat.tokenizer, state.token_ids)
         # A character whose bytes are not all there yet is no part of the answer (vLLM holds it back as well).
-        return cut_at_stop(text, state.sampling.stop).rstrip("\ufffd")
+        return cut_at_stop(text, () if state.sampling.forced else state.sampling.stop).rstrip("\ufffd")
 
 
 def _load(directory: Path, config: EngineConfig, options: dict[str, Any], *, images: bool) -> Any:

@@ -27,6 +27,7 @@ class Options(msgspec.Struct, forbid_unknown_fields=True):
     api_key_env: str | None = None
     timeout_seconds: float = 120.0
     max_retries: int = 5
+    token_ids: bool = False
 
 
 class _Outcome(msgspec.Struct):
@@ -134,7 +135,7 @@ class OpenAIEngine:
     def _answer(self, request: Request) -> _Outcome:
         if self._server is None:
             raise UserError("the engine is closed", where="engine")
-        body = completion_body(request, self._config.model)
+        body = completion_body(request, self._config.model, token_ids=self._options().token_ids)
         completion = self._server.post("/chat/completions", body, parse_completion)
         return _Outcome(response_of(request, completion), completion.tokens)
 

@@ -11,6 +11,7 @@ import msgspec
 from PIL import Image
 
 from proctor.engines.chat import check_image_count, joined_text
+from proctor.engines.openai_tokens import TokenLogprob, chosen_ids, top_of
 from proctor.engines.prepare import decode_images
 from proctor.engines.refusal import rejected
 from proctor.engines.sampling import row_seed
@@ -21,12 +22,8 @@ _SENT_AS_IS = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
 _ORIENTATION = 0x0112
 
 
-class _TokenLogprob(msgspec.Struct):
-    logprob: float
-
-
 class _Logprobs(msgspec.Struct):
-    content: list[_TokenLogprob] | None = None
+    content: list[TokenLogprob] | None = None
 
 
 class _Message(msgspec.Struct):
@@ -38,6 +35,7 @@ class _Choice(msgspec.Struct):
     message: _Message
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
+    token_ids: list[int] | None = None
 
 
 class _Usage(msgspec.Struct):
@@ -61,12 +59,20 @@ class MalformedError(ValueError):
     """A reply that is not a chat completion."""
 
 
-def completion_body(request: Request, model: str) -> dict[str, Any]:
+def completion_body(request: Request, model: str, *, token_ids: bool = False) -> dict[str, Any]:
     """The body of ``POST /chat/completions``.
 
+    Args:
+        request: the row.
+        model: its name on the server.
+        token_ids: ask for token ids, by the names that vLLM's server has for it.
+
     Raises:
-        Refused: an image cannot be decoded, or the prompt names another number of images than there are.
+        Refused: an image cannot be decoded, the prompt names another number of images than there are, or tokens are
+            to be forced, for which the protocol has no way.
     """
+    if request.sampling.forced:
+        raise rejected("an OpenAI-compatible server cannot be made to choose given tokens")
     check_image_count(request)
     uris = iter([_data_uri(*pair) for pair in zip(request.images, decode_images(request), strict=True)])
     sampling = request.sampling
@@ -80,8 +86,12 @@ def completion_body(request: Request, model: str) -> dict[str, Any]:
         body |= {"top_p": sampling.top_p, "seed": row_seed(request)}
     if sampling.stop:
         body["stop"] = list(sampling.stop)
-    if sampling.logprobs:
+    if sampling.logprobs or sampling.top_logprobs:
         body["logprobs"] = True
+    if sampling.top_logprobs:
+        body["top_logprobs"] = sampling.top_logprobs
+    if token_ids:
+        body |= {"return_token_ids": True, "return_tokens_as_token_ids": True}
     return body
 
 
@@ -101,7 +111,10 @@ def parse_completion(body: bytes) -> Completion:
 
 
 def response_of(request: Request, completion: Completion) -> Response:
-    """The first choice as a response. The protocol tells no token ids, so there are none beside the logprobs.
+    """The first choice as a response.
+
+    Token ids are the server's own where it gives them; else, and only where the most likely tokens were asked for,
+    they are made of the tokens' bytes (see `proctor.engines.openai_tokens`).
 
     Raises:
         Refused: the server's content filter cut the answer.
@@ -110,11 +123,14 @@ def response_of(request: Request, completion: Completion) -> Response:
     if choice.finish_reason == "content_filter":
         raise rejected("the server's content filter ended the answer")
     reasons: dict[str | None, FinishReason] = {"stop": "stop", "length": "length"}
-    logprobs = choice.logprobs.content if choice.logprobs and request.sampling.logprobs else None
+    sampling = request.sampling
+    told = choice.logprobs.content if choice.logprobs else None
     return Response(
         id=request.id,
         text=choice.message.content or choice.message.refusal or "",
-        logprobs=None if logprobs is None else tuple(token.logprob for token in logprobs),
+        token_ids=chosen_ids(choice.token_ids, told if sampling.top_logprobs else None),
+        logprobs=tuple(token.logprob for token in told) if told is not None and sampling.logprobs else None,
+        top_logprobs=top_of(told, sampling.top_logprobs) if told is not None and sampling.top_logprobs else None,
         finish_reason=reasons.get(choice.finish_reason),
         prompt_tokens=completion.usage.prompt_tokens,
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from proctor.engines.base import EngineConfig, Feed, Reporter
 from proctor.engines.faults import claim
+from proctor.engines.numerics import Numerics
+from proctor.engines.planted_effects import Effects
+from proctor.engines.pseudo_model import ULPS, PseudoModel
+from proctor.engines.refusal import Refused, rejected
 from proctor.rows import Request, Response, TextPart, UserError
 
 
@@ -25,6 +29,7 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         load_failures: how many of the first loads fail, counted across restarts in `EngineConfig.fault_state`.
         close_seconds: seconds that closing takes.
         helpers: idle processes that the engine starts beside itself, as vLLM starts its workers.
+        numerics: answers come from a pseudo-model instead, token by token, with differences where they are planted.
     """
 
     answer: str = "answer {row_id}"
@@ -34,6 +39,7 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     load_failures: int = 0
     close_seconds: float = 0.0
     helpers: int = 0
+    numerics: Numerics | None = None
 
 
 class ScriptedEngine:
@@ -41,20 +47,25 @@ class ScriptedEngine:
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
-        self._options = _options(config)
+        self._options = options_of(config)
         self._helpers: list[subprocess.Popen[bytes]] = []
 
     def check(self) -> None:
-        """Refuses answers for what cannot be a row id.
+        """Refuses answers for what cannot be a row id, and numerics that make no sense.
 
         Raises:
-            UserError: names the first one.
+            UserError: names the first mistake.
         """
         for row in self._options.answers:
             if not row.isdecimal():
                 raise UserError(f"{row!r} is not a row id", where="engine.answers", fix="use whole numbers from 0")
         if self._options.load_failures and not self._config.fault_state:
             raise ValueError("load_failures needs a directory to count in (EngineConfig.fault_state)")
+        if self._config.dtype not in ULPS:
+            raise UserError(f"there is no number format {self._config.dtype!r}", where="engine.dtype")
+        if self._options.numerics is not None:
+            self._options.numerics.check()
+            self._options.numerics.knob_values()
 
     def load(self) -> None:
         """Takes its time, then fails as often as it was told to."""
@@ -66,14 +77,23 @@ class ScriptedEngine:
 
     def stream(self, feed: Feed, report: Reporter) -> Iterator[Response]:
         """Answers row by row; the words of an answer count as its tokens."""
+        answered = self._script if self._options.numerics is None else _Exam(self._options.numerics, self._config.dtype)
         pause = self._options.row_ms / 1000
+        if isinstance(answered, _Exam):
+            pause *= answered.slowdown
         while batch := feed.take(self._config.batch_size, wait=True):
-            for request in batch:
+            for response in answered(batch):
                 if pause:
                     time.sleep(pause)
-                text = self._answer(request)
-                report(len(text.split()))
-                yield Response(id=request.id, text=text, finish_reason="stop")
+                report(len((response.text or "").split()))
+                yield response
+
+    def _script(self, batch: Sequence[Request]) -> Iterator[Response]:
+        for request in batch:
+            try:
+                yield Response(id=request.id, text=self._answer(request), finish_reason="stop")
+            except Refused as refusal:
+                yield refusal.response(request.id)
 
     def close(self) -> None:
         """Takes its time, then ends the helpers."""
@@ -83,6 +103,8 @@ class ScriptedEngine:
             helper.wait()
 
     def _answer(self, request: Request) -> str:
+        if request.sampling.forced:
+            raise rejected("a scripted answer has no tokens that could be forced (see engine.numerics)")
         own = self._options.answers.get(str(request.id))
         text = self._options.answer if own is None else own
         if "{" not in text:
@@ -92,7 +114,33 @@ class ScriptedEngine:
         return text.replace("{prompt}", _text_of(request)) if "{prompt}" in text else text
 
 
-def _options(config: EngineConfig) -> ScriptedOptions:
+class _Exam:
+    """The pseudo-model, and the effects that hit its batches."""
+
+    def __init__(self, numerics: Numerics, dtype: str) -> None:
+        self._model = PseudoModel(numerics, dtype)
+        self._effects = Effects(numerics, dtype)
+        self._vocabulary = numerics.vocabulary
+
+    @property
+    def slowdown(self) -> float:
+        return self._effects.slowdown
+
+    def __call__(self, batch: Sequence[Request]) -> Iterator[Response]:
+        for request, strikes in zip(batch, self._effects.strikes(batch), strict=True):
+            if all(0 <= token < self._vocabulary for token in request.sampling.forced):
+                yield self._model.answer(request, strikes)
+            else:
+                refusal = rejected(f"a forced token is not one of the {self._vocabulary}")
+                yield refusal.response(request.id)
+
+
+def options_of(config: EngineConfig) -> ScriptedOptions:
+    """The options as they were meant.
+
+    Raises:
+        UserError: they are not such options.
+    """
     try:
         return msgspec.convert(config.options, ScriptedOptions)
     except msgspec.ValidationError as error:

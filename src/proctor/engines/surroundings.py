@@ -1,4 +1,4 @@
-"""What is installed where an engine runs, and on what hardware: asked of the engine's own interpreter, importing nothing.
+"""What is installed where an engine runs, and on what hardware: asked of its own interpreter, importing nothing.
 
 The interpreter only says where its packages lie and what versions they have; their sources are read from here.
 """

@@ -27,11 +27,12 @@ OPTIONS = (
     "max_memory",
     "mm_processor_kwargs",
     "offload_folder",
+    "pad_to_multiple_of",
     "trust_remote_code",
     "use_safetensors",
     "variant",
 )
-"""Options that `from_pretrained` gets, and `mm_processor_kwargs` for the processor."""
+"""Options that `from_pretrained` gets; `mm_processor_kwargs` and `pad_to_multiple_of` are for the processor."""
 RESERVED = {"dtype": "engine.dtype", "torch_dtype": "engine.dtype", "device": "engine.device"}
 FILL_SECONDS = 0.005
 """How long a batch that is not full waits for further rows."""

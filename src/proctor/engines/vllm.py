@@ -75,7 +75,7 @@ class VllmEngine:
             for request in requests:
                 try:
                     self._add(request)
-                    running[str(request.id)] = _Running(request.id)
+                    running[str(request.id)] = _Running(request)
                 except Refused as refusal:
                     yield refusal.response(request.id)
             if running:
@@ -104,7 +104,7 @@ class VllmEngine:
             row = running[output.request_id]
             tokens += row.new_tokens(output)
             if output.finished:
-                done.append(response_of(row.id, output))
+                done.append(response_of(row.request, output))
                 del running[output.request_id]
         if tokens:  # a step that decodes nothing is no progress: vLLM may step for ever without any
             report(tokens)
@@ -124,7 +124,7 @@ class VllmEngine:
 class _Running:
     """A row inside vLLM and how many of its tokens have been reported."""
 
-    id: int
+    request: Request
     reported: int = 0
 
     def new_tokens(self, output: Any) -> int:

@@ -10,7 +10,7 @@ from proctor.engines.prepare import Prepared, prepare
 from proctor.engines.refusal import Refused, check_length, one_line, rejected
 from proctor.engines.sampling import row_seed
 from proctor.rows import ErrorKind, Failure, Request, Response
-from proctor.rows.exchange import FinishReason
+from proctor.rows.exchange import FinishReason, TopLogprobs
 
 
 def add_row(engine: Any, chat: Chat, request: Request) -> None:
@@ -20,30 +20,33 @@ def add_row(engine: Any, chat: Chat, request: Request) -> None:
         Refused: the row cannot be run; the engine and the other rows are as before.
         EngineDied: vLLM's engine core is dead.
     """
+    if request.sampling.forced and not getattr(engine.model_config, "enable_trace_replay", False):
+        raise rejected("this vLLM was not started to replay tokens (enable_trace_replay): it cannot follow forced ones")
     row = prepare(request, chat)
     rendered: dict[str, Any] = {}
     try:
         rendered = _rendered(engine, chat, row)
-        check_length(len(rendered["prompt_token_ids"]), request.sampling.max_tokens, engine.model_config.max_model_len)
+        check_length(len(rendered["prompt_token_ids"]), request.sampling.limit, engine.model_config.max_model_len)
         engine.add_request(str(request.id), rendered, _sampling_params(request))
     except Exception as error:
         _forget_images(engine, rendered)
         raise _verdict(error) from error
 
 
-def response_of(request_id: int, output: Any) -> Response:
+def response_of(request: Request, output: Any) -> Response:
     """The response of a finished request, from vLLM's `RequestOutput`."""
     answer = output.outputs[0]
     reasons: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
     reason = reasons.get(answer.finish_reason)
     if reason is None:
         message = f"vLLM ended the request early: {answer.finish_reason or 'no reason given'}"
-        return Response.failed(request_id, Failure(ErrorKind.INFER_FAILED, message))
+        return Response.failed(request.id, Failure(ErrorKind.INFER_FAILED, message))
     return Response(
-        id=request_id,
+        id=request.id,
         text=answer.text,
         token_ids=tuple(answer.token_ids),
-        logprobs=_chosen_logprobs(answer),
+        logprobs=_chosen_logprobs(answer) if request.sampling.logprobs else None,
+        top_logprobs=_top_logprobs(answer, request.sampling.top_logprobs) if request.sampling.top_logprobs else None,
         finish_reason=reason,
         prompt_tokens=len(output.prompt_token_ids),
     )
@@ -91,13 +94,17 @@ def _sampling_params(request: Request) -> Any:
 
     sampling = request.sampling
     drawn = sampling.temperature > 0
+    wanted = sampling.logprobs or sampling.top_logprobs > 0
+    # An older vLLM does not know the name: there, nothing can be forced.
+    replay = {"trace_decode_token_ids": list(sampling.forced)} if sampling.forced else {}
     return SamplingParams(
-        max_tokens=sampling.max_tokens,
+        max_tokens=sampling.limit,
         temperature=sampling.temperature,
         top_p=sampling.top_p if drawn else 1.0,
         seed=row_seed(request) if drawn else None,
         stop=list(sampling.stop) or None,
-        logprobs=0 if sampling.logprobs else None,
+        logprobs=sampling.top_logprobs if wanted else None,  # 0: of the chosen token only
+        **replay,
     )
 
 
@@ -107,3 +114,17 @@ def _chosen_logprobs(answer: Any) -> tuple[float, ...] | None:
     return tuple(
         float(by_token[token].logprob) for token, by_token in zip(answer.token_ids, answer.logprobs, strict=True)
     )
+
+
+def _top_logprobs(answer: Any, wanted: int) -> TopLogprobs | None:
+    """vLLM tells the most likely tokens and, if it is not among them, the chosen one: only the former are kept."""
+    if answer.logprobs is None:
+        return None
+    return tuple(
+        tuple(sorted(((token, float(found.logprob)) for token, found in by_token.items()), key=_rank)[:wanted])
+        for by_token in answer.logprobs
+    )
+
+
+def _rank(pair: tuple[int, float]) -> tuple[float, int]:
+    return -pair[1], pair[0]

@@ -138,6 +138,9 @@ class OpenAIEngineSpec(EngineBase):
     """Longest wait for one answer."""
     max_retries: int = Field(default=5, ge=0, le=MOST)
     """Tries after a rate limit or a server error, before the row is left to the next sweep."""
+    token_ids: bool = False
+    """Ask for token ids, as vLLM's server gives them (``return_token_ids``). Other servers refuse what they do not
+    know, so it is off by default."""
 
 
 class ScriptedEngineSpec(EngineBase):
