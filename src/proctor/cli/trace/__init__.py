@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from proctor.cli.trace import export, nvtx, occupancy, stakeout, timeline
+from proctor.cli.trace import diff, export, nvtx, occupancy, stakeout, timeline
 
 _DEFAULT = "summary"
 
@@ -32,3 +32,4 @@ app.command("nvtx")(nvtx.nvtx)
 app.command("export")(export.export)
 app.command("occupancy")(occupancy.occupancy)
 app.command("stakeout")(stakeout.stakeout)
+app.command("diff")(diff.diff)

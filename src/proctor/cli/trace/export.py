@@ -9,11 +9,12 @@ import typer
 
 from proctor.cli.output import counted, json_line, stdout
 from proctor.cli.run import Json
-from proctor.cli.trace.timeline import Device, File, Kinds, Name, Pid, Since, Until
+from proctor.cli.trace.heading import TraceFile, opened
+from proctor.cli.trace.timeline import Device, Kinds, Name, Pid, Since, Until
 
 
 def export(
-    file: File,
+    file: TraceFile,
     out: Annotated[
         Path,
         typer.Argument(metavar="OUT", help="What to write: .json, .json.gz (Perfetto), .parquet, .csv, .jsonl, .html."),
@@ -31,13 +32,12 @@ def export(
 
     What the capture says of its environment is never written. OUT appears whole or not at all.
     """
-    from proctor.trace import open_trace
     from proctor.trace.export import export as export_trace
     from proctor.trace.timeline import origin, parse_kinds, parse_time
 
     kinds = parse_kinds(kind)
     window = [None if text is None else parse_time(text) for text in (since, until)]
-    with open_trace(file) as trace:
+    with opened(file) as trace:
         zero = origin(trace) if since or until else 0
         begin, end = (None if time is None else zero + time for time in window)
         done = export_trace(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -11,6 +10,7 @@ import typer
 
 from proctor.cli.output import json_line, stdout, table
 from proctor.cli.run import Json
+from proctor.cli.trace.heading import TraceFile, opened
 
 if TYPE_CHECKING:
     from proctor.trace.projection import By, Projection, RangeFigures, Share
@@ -28,7 +28,7 @@ class View(StrEnum):
 
 
 def nvtx(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace.")],
+    file: TraceFile,
     by: Annotated[View, typer.Option("--by", help="Ranges by name, by nesting, or by name on each rank.")] = View.NAME,
     name: Annotated[str | None, typer.Option("--name", help="Only ranges whose name or path contains this.")] = None,
     domain: Annotated[
@@ -42,9 +42,8 @@ def nvtx(
     A launch belongs to the ranges open on its thread when its API call begins. Busy time is a union of intervals; what
     no range covers is shown too. `--by rank` sets the same range side by side over the processes of the trace.
     """
-    from proctor.trace import open_trace
 
-    with open_trace(file) as trace:
+    with opened(file) as trace:
         if by is View.RANK:
             from proctor.trace.ranks import by_rank
 

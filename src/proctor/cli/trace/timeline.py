@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from proctor.cli.output import json_line, stdout, table
 from proctor.cli.run import Json
+from proctor.cli.trace.heading import TraceFile, opened
 
 if TYPE_CHECKING:
     from proctor.trace.timeline import Event
 
 _NAME_WIDTH = 70
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A trace.")]
 Since = Annotated[
     str | None,
     typer.Option("--since", help="From this time after the first event: 12345 (ns), 800us, 1.5ms, 2s."),
@@ -31,7 +30,7 @@ Kinds = Annotated[
 
 
 def timeline(
-    file: File,
+    file: TraceFile,
     since: Since = None,
     until: Until = None,
     name: Name = None,
@@ -45,13 +44,12 @@ def timeline(
 
     Times are relative to the first event of the trace; the JSON has the trace's own clock as well.
     """
-    from proctor.trace import open_trace
     from proctor.trace.timeline import origin, parse_kinds, parse_time
     from proctor.trace.timeline import timeline as read_timeline
 
     kinds = parse_kinds(kind)
     window = [None if text is None else parse_time(text) for text in (since, until)]
-    with open_trace(file) as trace:
+    with opened(file) as trace:
         zero = origin(trace)
         begin, end = (None if time is None else zero + time for time in window)
         events = read_timeline(trace, kinds=kinds, since=begin, until=end, name=name, device=device, process=pid)

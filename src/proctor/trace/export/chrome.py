@@ -125,14 +125,15 @@ class _Writer:
         return self._places[track]
 
     def _name_tracks(self) -> None:
-        for position, ((process, device), pid) in enumerate(self._pids.items()):
+        groups = sorted(self._pids.items(), key=lambda each: (each[0][1] is None, each[0][0] or 0, each[0][1] or 0))
+        for position, ((process, device), pid) in enumerate(groups):
             name = process_name(self._trace, process)
             if device is not None:
                 gpu = self._trace.gpu(device, process)
                 name = f"GPU {device} {gpu.name}".rstrip() + f" of {name}"
             self._metadata("process_name", pid, 0, name=name)
             self._metadata("process_sort_index", pid, 0, sort_index=position)
-        for position, track in enumerate(sorted(self._tracks.all, key=lambda each: (each.name, each.lane))):
+        for position, track in enumerate(sorted(self._tracks.all, key=lambda each: each.order)):
             pid, tid = self._place(track)
             lane = f" ({track.lane + 1})" if track.lane else ""
             self._metadata("thread_name", pid, tid, name=track.name + lane)

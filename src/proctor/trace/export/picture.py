@@ -95,11 +95,7 @@ class _Picture:
     def rows(self) -> list[_Row]:
         """GPUs first, then threads, each with its lanes and depths in order."""
 
-        def order(row: _Row) -> tuple[Any, ...]:
-            track = row.track
-            return (track.device is None, track.process or 0, track.device or 0, track.name, track.lane, row.depth)
-
-        return sorted(self._rows.values(), key=order)
+        return sorted(self._rows.values(), key=lambda row: (row.track.order, row.depth))
 
     def group(self, track: Track) -> str:
         process = process_name(self._trace, track.process)

@@ -18,12 +18,17 @@ _FOREVER = (1 << 63) - 1
 _GROUPS = {Kind.SYNC: "syncs", Kind.GRAPH: "graphs", Kind.OS_CALL: "OS calls"}
 """Kinds that lie beside the others on a track of their own: waiting is no work, and a graph contains its kernels."""
 
+_ORDER = ("", *_GROUPS.values())
+_NO_STREAM = 0xFFFFFFFF
+"""``CUPTI_SYNCHRONIZATION_INVALID_VALUE``: a synchronisation that is of no one stream, such as a whole context's."""
+
 
 class Track(NamedTuple):
-    """One lane of a stream or thread; a track is equal to itself only.
+    """One lane of a stream or thread.
 
     Attributes:
         number: counts the tracks of a trace from 1.
+        order: sorts tracks: GPUs before threads, streams and threads by their numbers.
         process: ``globalPid``; None where the trace does not say.
         device: number of the GPU; None for threads.
         name: what to call it: ``context 1, stream 7``, ``thread 1234 python``.
@@ -31,6 +36,7 @@ class Track(NamedTuple):
     """
 
     number: int
+    order: tuple[int, ...]
     process: int | None
     device: int | None
     name: str
@@ -77,14 +83,19 @@ class Tracks:
         return lane.track, depth
 
     def _track(self, event: Event, lane: int) -> Track:
-        group = f", {_group(event)}" if _group(event) else ""
+        group = _group(event)
         if event.device is not None:
-            name = f"context {event.context}, stream {event.stream}{group}"
+            stream = "no one stream" if event.stream == _NO_STREAM else f"stream {event.stream}"
+            name = f"context {event.context}, {stream}"
+            place = (0, event.process or 0, event.device, event.context or 0, event.stream or 0)
         elif event.thread is None:
-            name = f"no thread{group}"
+            name, place = "no thread", (1, event.process or 0, 0, 0, 0)
         else:
-            name = f"thread {tid_of(event.thread)} {self._threads.get(event.thread, '')}".rstrip() + group
-        self.all.append(Track(len(self.all) + 1, event.process, event.device, name, lane))
+            name = f"thread {tid_of(event.thread)} {self._threads.get(event.thread, '')}".rstrip()
+            place = (1, event.process or 0, 0, 0, event.thread)
+        order = (*place, _ORDER.index(group), lane)
+        name = f"{name}, {group}" if group else name
+        self.all.append(Track(len(self.all) + 1, order, event.process, event.device, name, lane))
         return self.all[-1]
 
 

@@ -61,6 +61,7 @@ class Painter {
     context.clearRect(0, 0, this.width, this.height);
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
+    this.letter = context.measureText("abcdefgh_0123456").width / 16;
     for (const line of this.layout.lines) {
       const top = line.top - view.scroll + AXIS;
       if (top + line.height < AXIS || top > this.height) continue;
@@ -144,7 +145,7 @@ class Painter {
   }
 
   text(text, x, y, room, colour) {
-    const shown = text.slice(0, Math.max(0, Math.floor(room / 5.2)));
+    const shown = text.slice(0, Math.max(0, Math.floor(room / this.letter)));
     if (shown === "") return;
     this.context.fillStyle = colour;
     this.context.fillText(shown.length < text.length ? `${shown.slice(0, -1)}…` : shown, x, y);
