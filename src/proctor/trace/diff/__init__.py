@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from proctor.trace.diff.diffing import Diff, diff
 from proctor.trace.diff.gate import Checked, Gate, Outcome, check, read_gate
+from proctor.trace.diff.totals import METRICS
 
-__all__ = ["Checked", "Diff", "Gate", "Outcome", "check", "diff", "read_gate"]
+__all__ = ["METRICS", "Checked", "Diff", "Gate", "Outcome", "check", "diff", "read_gate"]

@@ -12,6 +12,7 @@ from proctor.trace.diff.comparable import Basis
 from proctor.trace.diff.evidence import Clue, Evidence, Finding, Rule, microseconds, milliseconds
 from proctor.trace.diff.noise import Verdict
 from proctor.trace.diff.rules import RULES
+from proctor.trace.names import short_name
 
 _WORTH = 0.01
 """Share of the whole change from which a single identity is a clue of its own."""
@@ -125,7 +126,7 @@ def _worth(changes: tuple[Change, ...]) -> list[Change]:
 def _clue_of(change: Change) -> Clue:
     return Clue(
         id=f"{change.kind}:{change.name}",
-        what=f"{change.kind} ({change.verdict}): {change.name}",
+        what=f"{change.kind} ({change.verdict}): {short_name(change.name)}",
         a=_figures(change, "a"),
         b=_figures(change, "b"),
         basis=Basis.TIMES,

@@ -77,6 +77,7 @@ class Comparability(msgspec.Struct, frozen=True, kw_only=True):
         return any(basis in limit.bars for limit in self.limits)
 
 
+_IN_COMMON = 0.1
 _WINDOW_RATIO = 1.05
 """Windows whose lengths differ by less hold the same time, for what a total can say."""
 
@@ -91,7 +92,7 @@ def comparability(a: Side, b: Side, iterations: Iterations | None) -> Comparabil
         return Comparability(level=Level.REFUSED, reasons=reasons, facts=facts)
     if same_content(a, b):
         return Comparability(level=Level.SAME, facts=facts)
-    limits = (*_machines(a, b), *_captures(a, b), *_windows(a, b, iterations))
+    limits = (*_machines(a, b), *_captures(a, b), *_programs(a, b), *_windows(a, b, iterations))
     level = Level.LIMITED if any(limit.bars for limit in limits) else Level.COMPARABLE
     return Comparability(level=level, limits=limits, facts=facts)
 
@@ -205,6 +206,20 @@ def _captures(a: Side, b: Side) -> Iterator[Limit]:
             "graph_modes",
             f"graphs were captured by {a.trace.graph_mode} in A, by {b.trace.graph_mode} in B",
             "recording nodes one by one costs time",
+        )
+
+
+def _programs(a: Side, b: Side) -> Iterator[Limit]:
+    """Two programs that have hardly a kernel in common differ in more than a setting."""
+    shared = [key for key in a.works if key in b.works and key[0] is Kind.KERNEL]
+    times = [(sum(side.works[key].amount.total for key in shared), side.amount(Kind.KERNEL).total) for side in (a, b)]
+    shares = [time / total if total else 0.0 for time, total in times]
+    if any(total for _, total in times) and max(shares) < _IN_COMMON:
+        yield Limit(
+            "programs",
+            f"kernels that both sides have take {shares[0]:.0%} of A's and {shares[1]:.0%} of B's kernel time",
+            "these may be two programs, not one that changed",
+            (Basis.COUNTS, Basis.TIMES, Basis.IDLE),
         )
 
 

@@ -16,6 +16,7 @@ from proctor.trace.diff.repeats import Iterations, same_rate
 from proctor.trace.diff.sides import Kind, Side
 from proctor.trace.diff.split import Amount
 from proctor.trace.diff.totals import Total
+from proctor.trace.names import short_name
 
 MATTERS = 0.02
 """A launch that takes less than this share longer takes the same, for what a rule says of all kernels."""
@@ -62,7 +63,7 @@ class Seen(NamedTuple):
     def names(self) -> str:
         """The first of the names, and how many more."""
         names = [change.name for change in self.changes]
-        return names[0][:80] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "none"
+        return short_name(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "none"
 
 
 @dataclass(frozen=True)

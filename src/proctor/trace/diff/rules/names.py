@@ -21,6 +21,7 @@ from proctor.trace.diff.evidence import (
 )
 from proctor.trace.diff.sides import ATTENTION, GEMM, MERGE, SPLIT_K
 from proctor.trace.diff.traits import CUBLAS, Traits, traits
+from proctor.trace.names import short_name
 
 _IN_KERNEL = re.compile(r"split_k_kernel|(?<![A-Za-z])splitK(?![a-z])")
 """cuBLAS's matrix products that are split along K within one kernel, or name that they are."""
@@ -218,9 +219,10 @@ def _added_pass(e: Evidence) -> Finding:
     added = [change for change in new if change.category not in categories_gone]
     if not added:
         return NOTHING
+    some = ", ".join(short_name(change.name, 60) for change in added[:_FEW_SHOWN])
     clue = Clue(
         id="new_kernels",
-        what=f"kernels of B only, in categories that lost none: {', '.join(c.name[:60] for c in added[:_FEW_SHOWN])}",
+        what=f"kernels of B only, in categories that lost none: {some}",
         a=launches(0),
         b=launches(sum(change.b.calls for change in added if change.b)),
         basis=Basis.NAMES,

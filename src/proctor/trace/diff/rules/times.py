@@ -19,6 +19,7 @@ from proctor.trace.diff.evidence import (
 )
 from proctor.trace.diff.noise import Verdict
 from proctor.trace.diff.sides import ATTENTION, COMMUNICATION, KV_CACHE
+from proctor.trace.names import short_name
 
 _STEADY = 0.9
 """Share of kernel time that must agree before a statement about "all kernels" is made."""
@@ -78,7 +79,7 @@ def _uneven(e: Evidence) -> list[Clue]:
     return [
         Clue(
             id=f"count:{change.name}",
-            what=f"launches that do not follow the repetitions: {change.name[:80]}",
+            what=f"launches that do not follow the repetitions: {short_name(change.name, 80)}",
             a=f"{change.a.calls:,}",
             b=f"{change.b.calls:,}",
             basis=Basis.COUNTS,
@@ -99,7 +100,7 @@ def _per_call(change: Change) -> Clue:
     assert change.b is not None
     return Clue(
         id=f"per_call:{change.name}",
-        what=f"time per launch (median), {change.verdict}: {change.name[:80]}",
+        what=f"time per launch (median), {change.verdict}: {short_name(change.name, 80)}",
         a=microseconds(change.a.median_ns),
         b=microseconds(change.b.median_ns),
         basis=Basis.TIMES,
@@ -197,7 +198,7 @@ def _launch_config(e: Evidence) -> Finding:
             clues.append(
                 Clue(
                     id=f"occupancy:{change.name}",
-                    what=f"occupancy and launch: {change.name[:80]} ({'; '.join(change.config)})",
+                    what=f"occupancy and launch: {short_name(change.name, 80)} ({'; '.join(change.config)})",
                     a=f"{one.share:.0%}",
                     b=f"{two.share:.0%}, limited by {' and '.join(two.limiters)}",
                     basis=Basis.TIMES,
@@ -216,7 +217,7 @@ def _waiting(e: Evidence) -> Finding:
     clues = [
         Clue(
             id=f"waiting:{change.name}",
-            what=f"communication, time per launch (mean), {change.verdict}: {change.name[:60]}",
+            what=f"communication, time per launch (mean), {change.verdict}: {short_name(change.name, 60)}",
             a=microseconds(change.a.mean_ns),
             b=microseconds(change.b.mean_ns),
             basis=Basis.TIMES,
@@ -249,12 +250,22 @@ def _host_bound(e: Evidence) -> Finding:
         b=f"{shares[1]:.1%} ({milliseconds(idle.b)})",
         basis=Basis.IDLE,
     )
-    steady = e.steady()
     if shares[1] - shares[0] < 0.05:
         return Finding(ruled_out=f"the GPU idles {shares[0]:.1%} and {shares[1]:.1%} of the window")
-    if steady < _STEADY:
-        return Finding((clue,), tuple(_slower(e)))
-    return Finding((clue,))
+    return Finding((clue, *_slower_calls(e)), () if e.steady() >= _STEADY else tuple(_slower(e)))
+
+
+def _slower_calls(e: Evidence) -> list[Clue]:
+    """Calls of the CUDA API that do not wait for the GPU take the CPU longer each."""
+    means = []
+    for side in (e.a, e.b):
+        chosen = [amount for name, amount in side.calls.items() if "ynchronize" not in name]
+        calls = sum(amount.calls for amount in chosen)
+        means.append(sum(amount.total for amount in chosen) / calls if calls else 0.0)
+    if not means[0] or means[1] < 1.2 * means[0]:
+        return []
+    what = "the CPU's time in a call of the CUDA API that does not synchronise (mean)"
+    return [Clue(id="api_per_call", what=what, a=microseconds(means[0]), b=microseconds(means[1]), basis=Basis.API)]
 
 
 TIME_RULES = (

@@ -1,0 +1,99 @@
+"""``proctor trace diff``: what changed from one trace to another, what that supports, and a gate for CI."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from proctor.cli.output import escaped, json_line, stderr, stdout
+from proctor.cli.run import Json
+from proctor.cli.trace.heading import opened
+from proctor.rows import UserError
+
+if TYPE_CHECKING:
+    from proctor.trace.diff import Checked, Diff
+
+GATE_FAILED = 5
+_FIELDS_IN_LINES = ("changes", "board")
+_OUTCOMES = {"passed": "green", "failed": "bold red", "within noise": "yellow"}
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="The trace before.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The trace after.")],
+    per: Annotated[
+        str | None,
+        typer.Option("--per", metavar="RANGE", help="The NVTX range that marks an iteration: figures per iteration."),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option("--fail-if", metavar="CONDITION", help="Exit with 5 if it holds; may be repeated. See below."),
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option("--rules", metavar="TOML", help="Rules for the line-up, before the built-in ones.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows of a table to show.")] = 15,
+    force: Annotated[bool, typer.Option("--force", help="Give figures although the comparison is refused.")] = False,
+    json: Json = False,
+) -> None:
+    """Show what changed from A to B, and what that supports and what it does not.
+
+    First comes what the captures themselves allow one to conclude; then changes by kernel, which sum to the whole; then
+    clues and the hypotheses whose rule fits. Differences that repeated launches in one window show as well are noise.
+
+    A CONDITION is METRIC OP [+|-]NUMBER[%|ns|us|ms|s] with OP one of > >= < <=. METRIC is total (time of kernels),
+    work (with copies, memsets, graphs), busy, idle, window, copies, memsets, communication, exposed, syncs, api, calls,
+    copy_calls, copied, kernel:"part of a name" or category:NAME. With a sign or % it is about the change from A, else
+    about B's value: 'total > +5%', 'kernel:"flash" > +200us', 'exposed > 3ms', 'calls > +0'. With --per, figures are
+    per iteration. A change within noise does not fail, and is told.
+
+    Exit code: 0 all passes, 5 a condition holds, 1 a mistake in the input, or the traces cannot be compared (without
+    --force).
+    """
+    from proctor.trace.diff import METRICS, read_gate
+    from proctor.trace.diff import diff as compare
+    from proctor.trace.names import line_up
+
+    gates = [read_gate(text, METRICS) for text in fail_if or []]
+    places = line_up(rules)
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(opened(file, notes=not json)) for file in (a, b))
+        found = compare(one, two, per=per, places=places, force=force)
+    from proctor.trace.diff import check
+
+    refused = not found.totals
+    checked = [] if refused else [check(gate, found, each=per is not None) for gate in gates]
+    if json:
+        _lines(found, checked)
+    else:
+        from proctor.cli.trace.diff_tables import show
+
+        show(found, limit)
+        for each in checked:
+            stdout.print(f"[{_OUTCOMES[each.outcome]}]{each.outcome}[/]: {escaped(f'{each.gate}  ({each.said})')}")
+    if refused:
+        raise UserError(
+            f"the traces cannot be compared: {'; '.join(found.comparability.reasons)}", fix="--force gives figures"
+        )
+    failed = [each for each in checked if each.outcome == "failed"]
+    if failed and not json:
+        stderr.print(f"[bold red]failed:[/] {escaped('; '.join(each.gate for each in failed))}", soft_wrap=True)
+    raise typer.Exit(GATE_FAILED if failed else 0)
+
+
+def _lines(found: Diff, checked: list[Checked]) -> None:
+    """A line for each change, clue, hypothesis and condition; at last all the rest."""
+    whole = msgspec.to_builtins(found)
+    for name, rows in (
+        ("change", whole["changes"]),
+        ("clue", whole["board"]["clues"]),
+        ("hypothesis", whole["board"]["hypotheses"]),
+        ("condition", msgspec.to_builtins(checked)),
+    ):
+        for row in rows:
+            json_line(name, **row)
+    json_line("diff", **{key: value for key, value in whole.items() if key not in _FIELDS_IN_LINES})
