@@ -16,3 +16,9 @@ def samples() -> Path:
     if not SAMPLES.is_dir():
         pytest.skip(f"no real captures at {SAMPLES}: set PROCTOR_SAMPLES")
     return SAMPLES
+
+
+@pytest.fixture(autouse=True)
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's cache."""
+    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path_factory.mktemp("cache")))

@@ -133,7 +133,7 @@ def part_of(place: Path) -> Iterator[Path]:
         OSError: the directory cannot be made or written.
     """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    number, name = tempfile.mkstemp(prefix=".part-", dir=place.parent)
+    number, name = tempfile.mkstemp(prefix=".part-", suffix=place.suffix, dir=place.parent)
     os.close(number)
     part = Path(name)
     try:

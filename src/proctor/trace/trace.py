@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from proctor.rows import UserError
+from proctor.trace.guard import Guard
 from proctor.trace.model import Gpu, GraphMode, Note, Origin, Process, Schema, Severity
 
 _ROWS_AT_ONCE = 10_000
@@ -23,11 +24,12 @@ class Trace:
         schema: version of the export; None for Kineto traces.
         tool: what wrote the trace, with its version, in words.
         gpus: the GPUs, one entry per process that numbers them differently; see `gpu`.
-        processes: those the trace names.
+        processes: those that did something with CUDA; if none did, those with annotations or calls of the system.
         graph_mode: whether kernels inside CUDA graphs were recorded one by one.
         window: first start and last end of anything on a GPU or in an API call, ns; (0, 0) in an empty trace.
         notes: what a reader must know before trusting a figure.
         connection: for queries over the views of `proctor.trace.views`. Temporary tables live in memory.
+        guard: bounds what one statement of `rows`, `one` and `run` may take.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Trace:
         self.graph_mode = graph_mode
         self.window = window
         self.notes = tuple(notes)
+        self.guard = Guard(connection)
         self._tables = dict(tables)
 
     def has(self, view: str) -> bool:
@@ -65,8 +68,10 @@ class Trace:
         """The result of a query, a bounded number of rows at a time.
 
         Raises:
-            UserError: the file is damaged where the query read it.
+            UserError: the file is damaged where the query read it, or reading it does not end.
+            KeyboardInterrupt: Ctrl-C, also while SQLite works.
         """
+        self.guard.restart()
         try:
             cursor = self.connection.execute(sql, parameters)
             while rows := cursor.fetchmany(_ROWS_AT_ONCE):
@@ -123,13 +128,21 @@ class Trace:
     ) -> None:
         self.close()
 
-    def _damaged(self, error: sqlite3.DatabaseError) -> UserError:
-        if (
-            isinstance(error, sqlite3.OperationalError)
-            and "malformed" not in str(error)
-            and "disk I/O" not in str(error)
-        ):
-            raise error
-        return UserError(
-            f"the file is damaged: {error}", where=str(self.path), fix="export it again with `nsys export`"
-        )
+    def _damaged(self, error: sqlite3.DatabaseError) -> BaseException:
+        return explained(error, self.path, self.guard)
+
+
+_DAMAGE = ("malformed", "disk I/O", "not a database", "too big", "corrupt")
+
+
+def explained(error: sqlite3.DatabaseError, path: Path, guard: Guard | None = None) -> BaseException:
+    """What to raise for an error of SQLite: a plain line where the file is to blame, otherwise the error itself."""
+    text = str(error)
+    again = "export it again with `nsys export`"
+    if text == "interrupted":
+        if guard is None or not guard.exhausted:
+            return KeyboardInterrupt()
+        return UserError("reading this file does not end: it is damaged, or made so", where=str(path), fix=again)
+    if not isinstance(error, sqlite3.OperationalError) or any(word in text for word in _DAMAGE):
+        return UserError(f"the file is damaged: {text}", where=str(path), fix=again)
+    return error

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _PROCESS_OF_THREAD = 0xFFFFFF
+_MOST_TABLES = 2000
+"""Far more than any export has (179 were seen): a database with more is made to take long."""
 
 
 class _View(NamedTuple):
@@ -82,7 +84,15 @@ VIEWS: dict[str, _View] = {
     ),
     "syncs": _View("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", {**_PLACE, "kind": "syncType", "event": "eventId"}),
     "graphs": _View(
-        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_PLACE, "graph": "graphId", "graph_execution": "graphExecId"}
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        {
+            **_PLACE,
+            # 0 means that the time could not be collected (CUPTI, CUpti_ActivityGraphTrace2)
+            "start": """iif("end" = 0, NULL, start)""",
+            "end": """nullif("end", 0)""",
+            "graph": "graphId",
+            "graph_execution": "graphExecId",
+        },
     ),
     "calls": _View(
         "CUPTI_ACTIVITY_KIND_RUNTIME",
@@ -134,34 +144,69 @@ PUSH_POP, START_END, MARK = 59, 60, 34
 """``annotations.kind``: nested ranges of a thread, ranges between any two points, single moments."""
 
 
+class Repair(NamedTuple):
+    """What a view must do because of what its table holds.
+
+    Attributes:
+        only: a condition over the view's columns that rows must meet; empty for all.
+        process: ``globalPid`` to put where the table has none.
+    """
+
+    only: str = ""
+    process: int | None = None
+
+
 def columns_of(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """The tables (and views) of the file itself with their columns, by name."""
-    names = [
-        str(name)
-        for (name,) in connection.execute("SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view')")
-    ]
+    """The ordinary tables of the file with their stored columns, by name.
+
+    A view, a virtual table or a computed column would run what the file's author wrote: they are left out.
+
+    Raises:
+        sqlite3.DatabaseError: the file is damaged, or no database.
+    """
+    entries = connection.execute("SELECT name, sql FROM main.sqlite_master WHERE type = 'table'").fetchall()
+    names = [str(name) for name, sql in entries if re.match(r"create\s+table\b", str(sql), re.IGNORECASE)]
     return {
-        name: [str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({quoted(name)})")] for name in names
+        name: [str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({quoted(name)})")]
+        for name in names[:_MOST_TABLES]
     }
 
 
-def create_views(connection: sqlite3.Connection, tables: Mapping[str, list[str]]) -> dict[str, str | None]:
+def create_views(
+    connection: sqlite3.Connection, tables: Mapping[str, list[str]], repairs: Mapping[str, Repair] | None = None
+) -> dict[str, str | None]:
     """Creates the model's views in the connection's temporary schema: nothing is written to the file.
+
+    Args:
+        connection: to the trace.
+        tables: from `columns_of`.
+        repairs: for views that exist already and are to be made anew; only those are touched.
 
     Returns:
         The table under each view; None where the file has none.
     """
     found: dict[str, str | None] = {}
-    for name, view in VIEWS.items():
-        table = found[name] = _table(view.table, tables)
-        have = {"rowid", *(column.lower() for column in tables[table])} if table else set()
-        columns = ", ".join(
-            f"{expression if _column(expression).lower() in have else 'NULL'} AS {quoted(alias)}"
-            for alias, expression in {"id": "rowid", **view.columns}.items()
-        )
-        source = f"SELECT {columns} FROM main.{quoted(table)}" if table else f"SELECT {columns} WHERE 0"
-        connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {source}")
+    for name in VIEWS if repairs is None else repairs:
+        found[name] = _table(VIEWS[name].table, tables)
+        if repairs is not None:
+            connection.execute(f"DROP VIEW temp.{quoted(name)}")
+        select = _select(name, found[name], tables, (repairs or {}).get(name, Repair()))
+        connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {select}")
     return found
+
+
+def _select(name: str, table: str | None, tables: Mapping[str, list[str]], repair: Repair) -> str:
+    have = {"rowid", *(column.lower() for column in tables[table])} if table else set()
+    expressions = {
+        alias: expression if _columns(expression) <= have else "NULL"
+        for alias, expression in {"id": "rowid", **VIEWS[name].columns}.items()
+    }
+    if repair.process is not None:
+        expressions["process"] = f"coalesce({expressions['process']}, {repair.process})"
+    columns = ", ".join(f"{expression} AS {quoted(alias)}" for alias, expression in expressions.items())
+    if table is None:
+        return f"SELECT {columns} WHERE 0"
+    return f"SELECT {columns} FROM main.{quoted(table)}" + (f" WHERE {repair.only}" if repair.only else "")
 
 
 def quoted(name: str) -> str:
@@ -169,9 +214,10 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _column(expression: str) -> str:
-    match = re.match(r'"?(\w+)', expression)
-    return match[1] if match else expression
+def _columns(expression: str) -> set[str]:
+    """The columns that an expression needs, in lower case."""
+    words = re.findall(r"\b([a-z_]\w*)\b(?!\()", expression.lower())
+    return set(words) - {"null"}
 
 
 def _table(wanted: str, tables: Mapping[str, list[str]]) -> str | None:
