@@ -5,13 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proctor.trace.names.decoded import Decoded, Launch, Reading
-from proctor.trace.names.grammars import nvjet
+from proctor.trace.names.grammars import (
+    cublas,
+    cutlass,
+    flash,
+    nccl,
+    nvjet,
+    serving,
+    tensile,
+    torch_native,
+    triton,
+    trtllm,
+)
 from proctor.trace.names.lineup import line_up
 from proctor.trace.names.normal import normalise
 
 Grammar = Callable[[str, Launch], Reading | None]
 
-GRAMMARS: tuple[Grammar, ...] = (nvjet.read,)
+GRAMMARS: tuple[Grammar, ...] = (
+    triton.read,
+    nvjet.read,
+    cublas.read,
+    flash.read,
+    cutlass.read,
+    nccl.read,
+    torch_native.read,
+    serving.read,
+    trtllm.read,
+    tensile.read,
+)
 """Tried in this order; the first that knows the name reads it."""
 
 _CAP = 32_768

@@ -27,6 +27,13 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         """Threads of a block."""
         return None if self.block is None else self.block[0] * self.block[1] * self.block[2]
 
+    @property
+    def shared(self) -> int | None:
+        """Bytes of shared memory a block, static and dynamic together."""
+        if self.static_shared is None:
+            return self.dynamic_shared
+        return self.static_shared + (self.dynamic_shared or 0)
+
 
 class Field(msgspec.Struct, frozen=True):
     """One part of a name.
@@ -94,6 +101,3 @@ class Reading(msgspec.Struct, kw_only=True):
     def compare(self, agrees: bool, line: str) -> None:
         """Files a line of evidence where it belongs."""
         (self.evidence if agrees else self.contradictions).append(line)
-
-
-UNKNOWN = "unknown"
