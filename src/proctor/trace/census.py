@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from proctor.trace.busy import DEVICE, STREAM, busy_by
+from proctor.trace.cache import cached, content_key
 from proctor.trace.census_copies import Copies, Memsets, copies_of, memsets_of
 from proctor.trace.census_groups import Groups, groups_of
 from proctor.trace.census_rows import Tallied, counted_rows
 from proctor.trace.model import pid_of
 from proctor.trace.quantiles import Histogram
-from proctor.trace.scope import WHOLE, Scope
+from proctor.trace.scope import WHOLE, By, Scope
 
 if TYPE_CHECKING:
     from proctor.trace.trace import Trace
-
-
-class By(StrEnum):
-    """What a census groups by."""
-
-    FULL = "full"
-    SHORT = "short"
-    CATEGORY = "category"
-    NVTX = "nvtx"
-    STREAM = "stream"
-    DEVICE = "device"
-    PROCESS = "process"
 
 
 class Stream(msgspec.Struct, frozen=True, order=True):
@@ -170,6 +158,12 @@ def census(trace: Trace, by: By | str = By.FULL, scope: Scope = WHOLE) -> Census
         memsets=memsets_of(trace, scope),
         without_times=trace.one(f"SELECT count(*) FROM kernels v WHERE {scope.sql}", scope.parameters) - calls,
     )
+
+
+def kept_census(trace: Trace, by: By | str = By.FULL) -> Census:
+    """`census` of a whole trace, from the cache where the same file was asked the same before."""
+    by = By(by)
+    return cached(content_key(trace.path), f"census-{by}-1", lambda: census(trace, by), type=Census)
 
 
 class _Group:

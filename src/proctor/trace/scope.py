@@ -1,16 +1,25 @@
-"""Which part of a trace a question is about: a window of time, a device."""
+"""Which part of a trace a question is about (a window of time, a device), and what its answer is grouped by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from enum import StrEnum
 
 import msgspec
 
 from proctor.rows import UserError
 
-if TYPE_CHECKING:
-    from proctor.trace.trace import Trace
+
+class By(StrEnum):
+    """What a census groups by."""
+
+    FULL = "full"
+    SHORT = "short"
+    CATEGORY = "category"
+    NVTX = "nvtx"
+    STREAM = "stream"
+    DEVICE = "device"
+    PROCESS = "process"
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -47,14 +56,13 @@ WHOLE = Scope()
 """Everything in the trace."""
 
 
-def seconds_in(trace: Trace, since: float | None, until: float | None, device: int | None = None) -> Scope:
-    """A scope from seconds after the trace's first event, as people give them.
+def within(first: int, since: int | None, until: int | None, device: int | None = None) -> Scope:
+    """A scope from ns after the trace's first event, which is at `first` on its clock.
 
     Raises:
         UserError: the window ends before it begins.
     """
     if since is not None and until is not None and until <= since:
-        raise UserError(f"the window ends ({until:g} s) before it begins ({since:g} s)")
-    first = trace.window[0]
-    begin, end = (None if value is None else first + round(value * 1e9) for value in (since, until))
+        raise UserError(f"the window ends ({until:,} ns) before it begins ({since:,} ns)")
+    begin, end = (None if time is None else first + time for time in (since, until))
     return Scope(begin, end, device)

@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from proctor.cli.trace import diff, export, nvtx, occupancy, stakeout, timeline
+from proctor.cli.trace import census, decode, diff, export, lineup, nvtx, occupancy, sql, stakeout, timeline
 
 _DEFAULT = "summary"
 
@@ -27,9 +27,15 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+app.command("census")(census.census)
 app.command("timeline")(timeline.timeline)
 app.command("nvtx")(nvtx.nvtx)
 app.command("export")(export.export)
 app.command("occupancy")(occupancy.occupancy)
 app.command("stakeout")(stakeout.stakeout)
 app.command("diff")(diff.diff)
+app.command("lineup")(lineup.lineup)
+app.command("risks")(lineup.risks)
+app.command("decode")(decode.decode)
+app.command("sql")(sql.sql)
+app.command("notes")(sql.notes)

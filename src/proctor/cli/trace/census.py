@@ -1,0 +1,105 @@
+"""``proctor trace census``: where the time went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from proctor.cli.output import counted, json_line, stdout, table
+from proctor.cli.run import Json
+from proctor.cli.trace.heading import TraceFile, opened
+from proctor.cli.trace.scope import ms, percent, scope_of, us
+from proctor.cli.trace.timeline import Device, Since, Until
+from proctor.trace.scope import By
+
+if TYPE_CHECKING:
+    from proctor.trace.census import Busy, Census, Line
+
+_NAME_WIDTH = 70
+
+
+def census(
+    file: TraceFile,
+    by: Annotated[By, typer.Option("--by", help="What to group by; full is the kernel's demangled name.")] = By.FULL,
+    since: Since = None,
+    until: Until = None,
+    device: Device = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many groups to show.")] = 30,
+    json: Json = False,
+) -> None:
+    """Show where the GPU time went: launches and time of each kernel, or of groups of kernels.
+
+    Busy time is the time in which at least one kernel ran (a union of intervals); the sum of durations is more where
+    kernels run side by side. With --since and --until, kernels that start within count, whole.
+    """
+    from proctor.trace.census import census as take
+    from proctor.trace.census import kept_census
+
+    with opened(file) as trace:
+        whole = since is None and until is None and device is None
+        found = kept_census(trace, by) if whole else take(trace, by, scope_of(trace, since, until, device))
+    if json:
+        _as_json(found, limit)
+    else:
+        _show(found, limit)
+
+
+def _as_json(found: Census, limit: int) -> None:
+    for line in found.lines[:limit]:
+        json_line("group", **msgspec.to_builtins(line))
+    rest = {name: value for name, value in msgspec.to_builtins(found).items() if name != "lines"}
+    json_line("census", groups=len(found.lines), **rest)
+
+
+def _show(found: Census, limit: int) -> None:
+    columns = ["kernel" if found.by in (By.FULL, By.SHORT) else str(found.by), "calls", "total ms", "share", "mean us"]
+    columns += ["median us", "p95 us", "max us", "names", "devices"]
+    stdout.print(table(columns, [_row(line, found.by) for line in found.lines[:limit]]))
+    if len(found.lines) > limit:
+        stdout.say(f"{len(found.lines) - limit:,} more groups: --limit")
+    stdout.say(f"launches of kernels: {found.calls:,}, {ms(found.total)} ms in sum")
+    if any(line.error for line in found.lines[:limit]):
+        stdout.say("medians and p95 are within 0.4 % (the JSON has each one's error); all other figures are exact")
+    if found.without_times:
+        stdout.say(f"{counted(found.without_times, 'kernel')} without usable times, in no figure here")
+    _show_busy(found)
+    _show_copies(found)
+
+
+def _row(line: Line, by: By) -> tuple[object, ...]:
+    from proctor.trace.names import short_name
+
+    name = short_name(line.key, _NAME_WIDTH) if by in (By.FULL, By.SHORT) else line.key
+    devices = ",".join(str(device) for device in line.devices)
+    figures = (us(line.mean), us(line.median), us(line.p95), us(line.most))
+    return name, line.calls, ms(line.total), percent(line.share), *figures, line.names, devices
+
+
+def _show_busy(found: Census) -> None:
+    rows = [_busy_row(busy) for busy in (*found.devices, *(found.streams if len(found.streams) > 1 else ()))]
+    columns = ["where kernels ran", "busy ms", "sum ms", "span ms", "busy"]
+    stdout.print(table(columns, rows))
+    stdout.say("busy: at least one kernel was running (a union of intervals), of the span from first start to last end")
+
+
+def _busy_row(busy: Busy) -> tuple[object, ...]:
+    where = f"device {busy.device}, pid {busy.pid}"
+    if busy.stream is not None:
+        where += f", stream {busy.stream.stream} (context {busy.stream.context})"
+    return where, ms(busy.busy), ms(busy.sum), ms(busy.span), percent(busy.share)
+
+
+def _show_copies(found: Census) -> None:
+    rows: list[tuple[object, ...]] = [
+        (copy.kind, _memories(copy.source, copy.target), copy.calls, copy.bytes, ms(copy.total), us(copy.most))
+        for copy in found.copies
+    ]
+    rows += [("memset", each.memory, each.calls, each.bytes, ms(each.total), us(each.most)) for each in found.memsets]
+    if rows:
+        stdout.print(table(["copy", "memory", "calls", "bytes", "total ms", "max us"], rows))
+
+
+def _memories(source: str, target: str) -> str:
+    return f"{source} to {target}" if source or target else ""
