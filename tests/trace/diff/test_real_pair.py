@@ -77,8 +77,8 @@ def test_idle_is_what_no_interval_covers(files: list[Path], found: Diff) -> None
 
 def test_each_kernel_s_part(files: list[Path], found: Diff) -> None:
     sql = (
-        "SELECT SUM(end - start), COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.demangledName "
-        "WHERE s.value LIKE 'void flash::flash_fwd_kernel%'"
+        "SELECT SUM(end - start), COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k "
+        "JOIN StringIds s ON s.id = k.demangledName WHERE s.value LIKE 'void flash::flash_fwd_kernel%'"
     )
     (a, calls_a), (b, calls_b) = (asked(file, sql)[0] for file in files)
     flash = next(change for change in found.changes if "flash_fwd_kernel" in change.name)
@@ -95,7 +95,7 @@ def test_the_total_fell_because_fewer_layers_fit_into_the_window(found: Diff) ->
     """34 passes of a layer, then 30, over two ranks: the kernel that runs once a layer and rank says so."""
     assert found.iterations is not None
     assert (found.iterations.a, found.iterations.b) == (34, 30)
-    per_pass = [figure for figure in found.totals if figure.name == "total"][0]
+    per_pass = next(figure for figure in found.totals if figure.name == "total")
     assert per_pass.a_each == pytest.approx(535_200_650 / 34)
     assert per_pass.b_each == pytest.approx(488_835_406 / 30)
     assert found.split.iterations < 0 < found.split.per_call

@@ -21,9 +21,7 @@ REPEATS = st.none() | st.tuples(st.integers(1, 500), st.integers(1, 500))
 
 
 @given(AMOUNTS, AMOUNTS, REPEATS)
-def test_parts_sum_to_the_change_to_the_nanosecond(
-    a: Amount, b: Amount, iterations: tuple[int, int] | None
-) -> None:
+def test_parts_sum_to_the_change_to_the_nanosecond(a: Amount, b: Amount, iterations: tuple[int, int] | None) -> None:
     assert split(a, b, iterations).total == b.total - a.total
 
 
