@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 from proctor.engines.base import EngineConfig
 from proctor.engines.capabilities import Capabilities
+from proctor.engines.common_knobs import RESTART
 from proctor.engines.knobs import Knob
 from proctor.engines.numerics import Numerics, PlantedKnob
 from proctor.engines.pseudo_model import CANDIDATES
 from proctor.engines.scripted import options_of
 from proctor.engines.surroundings import Site
-
-RESTART = Knob(name="restart", what="the same again, in a fresh process of the engine", place="process", values=(True,))
 
 
 def knobs(config: EngineConfig, env: Mapping[str, str], site: Site) -> tuple[Knob, ...]:  # noqa: ARG001 (the contract)
