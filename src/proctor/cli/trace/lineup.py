@@ -1,0 +1,121 @@
+"""``proctor trace lineup`` and ``risks``: what kind of work the kernels of a trace do, and what they put at risk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from proctor.cli.output import counted, json_line, stdout, table
+from proctor.cli.run import Json
+from proctor.cli.trace.heading import TraceFile, opened
+from proctor.trace.names import short_name
+
+if TYPE_CHECKING:
+    from proctor.trace.names.listing import Kinds, RiskTable
+
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows to show.")]
+RulesFile = Annotated[
+    Path | None,
+    typer.Option("--rules", metavar="RULES", help="TOML file with rules of your own, tried before the built-in ones."),
+]
+
+
+def lineup(
+    file: TraceFile,
+    rules: RulesFile = None,
+    limit: Limit = 40,
+    json: Json = False,
+) -> None:
+    """Show what kind of work the GPU did: time by category, and the rule that placed each kernel.
+
+    Times are added up: kernels that ran side by side count twice.
+    """
+    from proctor.trace.names import line_up
+    from proctor.trace.names.listing import kinds_of
+
+    used = line_up(rules)
+    with opened(file) as trace:
+        kinds = kinds_of(trace, used)
+    if json:
+        for line in kinds.lines:
+            json_line("category", **msgspec.to_builtins(line))
+        json_line("lineup", launches=kinds.launches, total=kinds.total, placed=kinds.placed)
+        return
+    _show_kinds(kinds, limit)
+
+
+def _show_kinds(kinds: Kinds, limit: int) -> None:
+    rows = [
+        (line.category, f"{line.total / 1e6:,.3f}", f"{line.share:.1%}", line.launches, line.meaning)
+        for line in kinds.lines
+    ]
+    stdout.print(table(["category", "ms", "share", "launches", "what it is"], rows))
+    by_rule = [
+        (
+            line.category,
+            rule.rule or "-",
+            f"{rule.total / 1e6:,.3f}",
+            rule.launches,
+            short_name(rule.kernels[0], 44) + (f" and {len(rule.kernels) - 1} more" if len(rule.kernels) > 1 else ""),
+            rule.why,
+        )
+        for line in kinds.lines
+        for rule in line.rules
+    ]
+    stdout.print(table(["category", "rule", "ms", "launches", "kernels", "why"], by_rule[:limit]))
+    if len(by_rule) > limit:
+        stdout.say(f"and {counted(len(by_rule) - limit, 'other rule')}: --limit shows more")
+    launches = "1 launch" if kinds.launches == 1 else f"{kinds.launches:,} launches"
+    stdout.say(f"{kinds.placed:.1%} of {kinds.total / 1e6:,.3f} ms in {launches} is placed")
+
+
+def risks(file: TraceFile, limit: Limit = 40, json: Json = False) -> None:
+    """List determinism risks of the kernels of a trace: run to run, and across batches. Risks, never verdicts.
+
+    Run to run: the same bits on every run, with the same GPU, software and shapes. Batch-invariant: a row's bits do
+    not depend on what else is in the batch.
+    """
+    from proctor.trace.names.listing import risks_in
+
+    with opened(file) as trace:
+        found = risks_in(trace)
+    if json:
+        for line in found.lines:
+            json_line("risk", **msgspec.to_builtins(line))
+        json_line(
+            "risks",
+            total=found.total,
+            run_to_run=found.run_to_run,
+            batch_invariant=found.batch_invariant,
+            clues=found.clues,
+            summary=found.summary(),
+        )
+        return
+    _show_risks(found, limit)
+
+
+def _show_risks(found: RiskTable, limit: int) -> None:
+    from proctor.trace.names.listing import reason_of
+
+    rows = [
+        (
+            short_name(line.kernel, 48),
+            f"{line.total / 1e6:,.3f}",
+            f"{line.share:.1%}",
+            line.risks.run_to_run,
+            line.risks.batch_invariant,
+            line.risks.clue or "-",
+            reason_of(line.risks),
+        )
+        for line in found.lines
+    ]
+    columns = ["kernel", "ms", "share", "run to run", "batch-invariant", "risk", "reason"]
+    stdout.print(table(columns, rows[:limit]))
+    if len(rows) > limit:
+        stdout.say(f"and {counted(len(rows) - limit, 'other kernel')}: --limit shows more")
+    for clue, share in found.clues.items():
+        stdout.say(f"{clue}: {share:.1%} of kernel time")
+    stdout.say(found.summary())
