@@ -18,6 +18,7 @@ Source: ``getNvtxStr`` in torch/csrc/profiler/util.cpp.
 """
 
 _DOMAIN_CREATED = 75
+_DEEPER, _FURTHER = "(deeper ranges)", "(further ranges)"
 
 
 class Range(NamedTuple):
@@ -32,8 +33,13 @@ class Range(NamedTuple):
 class Paths:
     """The distinct paths of a trace, such as ``step > forward > attention``; path 0 lies outside of all ranges.
 
-    Memory grows with the number of distinct paths, not with the number of ranges.
+    Memory grows with the number of distinct paths, not with the number of ranges, and has limits: what nests deeper
+    than `DEEPEST` (pushes without a pop) ends in one ``(deeper ranges)``; paths beyond `MOST` (ranges with a name of
+    their own for each request) are all ``(further ranges)``.
     """
+
+    DEEPEST = 256
+    MOST = 200_000
 
     def __init__(self) -> None:
         self._ranges = [Range(OUTSIDE, 0, "", "")]
@@ -47,12 +53,25 @@ class Paths:
 
     def child(self, parent: int, name: str, domain: str = "") -> int:
         """The path of a range called `name` directly within `parent`."""
+        if self._ranges[parent].depth >= self.DEEPEST:
+            if self._ranges[parent].name == _DEEPER:
+                return parent
+            name, domain = _DEEPER, ""
         key = (parent, name, domain)
         found = self._ids.get(key)
+        if found is None and len(self._ranges) > self.MOST:
+            return self._further()
         if found is None:
             found = self._ids[key] = len(self._ranges)
             self._ranges.append(Range(parent, self._ranges[parent].depth + 1, name, domain))
         return found
+
+    def _further(self) -> int:
+        key = (OUTSIDE, _FURTHER, "")
+        if key not in self._ids:
+            self._ids[key] = len(self._ranges)
+            self._ranges.append(Range(OUTSIDE, 1, _FURTHER, ""))
+        return self._ids[key]
 
     def names(self, path: int) -> tuple[str, ...]:
         """The names from the outermost range to the innermost; empty outside of all ranges."""
