@@ -96,7 +96,8 @@ class Rate(NamedTuple):
 
     Attributes:
         hits, of: counts. ``of`` 0 means that nothing could be compared.
-        low, high: Wilson bounds, or those of a bootstrap by prompt where `method` says so.
+        low, high: Wilson bounds. Where a row has several units (tokens, rounds), at the effective sample size with the
+            rows as clusters; `method` says so.
     """
 
     hits: int
@@ -118,7 +119,10 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True):
         position: of the first token that differs, counted from 0.
         margin: log-probability between the two most likely tokens there, in the reference arm (nats); None where
             unknown. Near 0 is a near-tie; a large one is a bug.
-        shift: largest absolute difference of log-probabilities of the tokens before and at that position (nats).
+        shift: largest absolute difference of log-probabilities of the equal tokens before that position (nats).
+        jump: largest one at that position, of tokens that both sides list there (nats). Where the most likely token is
+            taken it is at least half the margin; less says that the log-probabilities do not tell how it was chosen.
+        suspicious: whether the margin is more than rounding of the size seen can close; None where unknown.
         texts: the two answers.
         parsed_differs: whether what the task reads from them differs.
     """
@@ -128,6 +132,8 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     margin: float | None
     shift: float | None
+    jump: float | None = None
+    suspicious: bool | None = None
     texts: tuple[str, str]
     parsed_differs: bool | None = None
 
@@ -154,18 +160,24 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         arm, against: names.
         rows: pairs in which both sides have an answer; `failed` those in which a side has none.
-        digits: significant digits that log-probabilities were transported with on the coarser side; None: exact.
+        digits: significant digits that log-probabilities were transported with on the coarser side (the most that any
+            has, where `decimals` are fixed); None: exact.
+        decimals: decimals that they were rounded to on the coarser side; None where not so.
         logprob_equal: positions whose log-probability is equal, bit by bit or at `digits`; `bitwise` says which.
         token_equal: rows whose tokens are all equal.
         text_equal, parsed_equal: rows whose answers, or what the task reads from them, are equal.
         top1_equal: positions whose most likely token is equal (up to and including the first flip).
         shift: quantiles of the absolute difference of log-probabilities over compared positions: 0.5, 0.9, 0.99, 1.
+        rms: root of the mean square of those differences (nats).
+        noise: how far log-probabilities move in most rows: 0.9 quantile over the rows of a row's largest difference
+            (nats), and no less than half the last digit that is transported.
         ulp: quantiles (0.5, 1) of the distance in units in the last place of float32, above a floor of magnitude.
         flips: rows whose tokens part, largest margin first.
         survival: of the first divergence.
         score_change: mean score of arm minus that of against, with a cluster bootstrap by prompt; None without scores.
         score_flips: rows that got worse, and better; `mcnemar` is the exact p-value of their being unequal.
         unique: for repeated sittings: rows with more than one distinct answer.
+        modal_share: for repeated sittings: answers that are the most frequent one of their row.
         differs: whether the arm differs from `against` in anything that can be seen at the transported precision.
     """
 
@@ -174,6 +186,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     failed: int = 0
     digits: int | None = None
+    decimals: int | None = None
     bitwise: bool = True
     logprob_equal: Rate | None = None
     token_equal: Rate | None = None
@@ -181,6 +194,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     parsed_equal: Rate | None = None
     top1_equal: Rate | None = None
     shift: tuple[float, ...] = ()
+    rms: float | None = None
+    noise: float | None = None
     ulp: tuple[float, ...] = ()
     flips: tuple[Flip, ...] = ()
     survival: Survival = Survival()
@@ -188,6 +203,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     score_flips: tuple[int, int] | None = None
     mcnemar: float | None = None
     unique: Rate | None = None
+    modal_share: Rate | None = None
     differs: bool = False
     remarks: tuple[str, ...] = ()
 
