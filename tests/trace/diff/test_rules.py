@@ -133,7 +133,7 @@ def test_batch_invariant_mode(pair: Pair) -> None:
 
 
 def test_thirty_two_bits(pair: Pair) -> None:
-    single = NVJET.replace("_tst_", "_sss_")
+    single = "ampere_sgemm_128x64_nn"
     found = pair(b=swapped(MODEL, NVJET, K(single, 600, 2)))
     assert state(found, "precision") is State.SUPPORTED
     half = NVJET.replace("_tst_", "_hsh_")

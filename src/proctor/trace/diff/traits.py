@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from proctor.trace.names import decode, line_up
+from proctor.trace.names import Field, decode, line_up
 
 CUBLAS = "cuBLAS"
 _LIBRARIES = (
@@ -19,7 +19,10 @@ _LIBRARIES = (
 )
 """Libraries by the line-up's rule that placed a kernel; what is not here is its own library under the rule's name."""
 _TRITON = re.compile(r"(?:^|::)(?:matmul_kernel|bmm_kernel|kernel_unified_attention|_fwd_kernel)")
-_OPERANDS = re.compile(r"operands? (\w+)")
+_TYPE = r"(bf16|fp16|f16|half|fp32|f32|float|single|tf32|fp64|f64|double|e4m3|e5m2|e2m1|fp8|fp4|int8|s8|i8)"
+_OPERANDS = re.compile(rf"operands(?:, accumulation and result| and accumulation)? {_TYPE}\b")
+_NARROW = re.compile(r"bf16|f16|e4m3|e5m2|e2m1|s8|i8")
+_SPELLINGS = {"f32": "fp32", "float": "fp32", "single": "fp32", "f16": "fp16", "half": "fp16", "f64": "fp64"}
 
 
 class Traits(NamedTuple):
@@ -29,7 +32,7 @@ class Traits(NamedTuple):
     tile: str = ""
     """``192x192``, with K and stages where the name has them: ``192x192 64x4``."""
     operands: str = ""
-    """``bf16``, ``fp32`` …"""
+    """``bf16``, ``fp32`` …; ``mixed`` where the name has types of 16 bits or less without saying of what."""
 
 
 @lru_cache(maxsize=4096)
@@ -37,9 +40,18 @@ def traits(name: str) -> Traits:
     """Reads the normal form of a kernel's name."""
     decoded = decode(name)
     tile = " ".join(f.value for f in decoded.fields if f.name in ("tile", "K and stages") and f.known)
-    found = (_OPERANDS.search(f.meaning) for f in decoded.fields if f.known)
-    operands = next((match[1] for match in found if match), "")
+    operands = next(filter(None, map(_operands, decoded.fields)), "")
     return Traits(_library(name), tile, operands)
+
+
+def _operands(field: Field) -> str:
+    if field.name == "operands" and field.known:
+        match = re.match(_TYPE, field.value)
+    else:
+        match = _OPERANDS.search(field.meaning)
+    if match is not None:
+        return _SPELLINGS.get(match[1], match[1])
+    return "mixed" if field.name == "types" and _NARROW.search(field.value) else ""
 
 
 def _library(name: str) -> str:
