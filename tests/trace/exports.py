@@ -45,6 +45,10 @@ TABLES = {
     "threadsPerWarp asyncEngines maxWarpsPerSm maxBlocksPerSm maxThreadsPerBlock maxBlockDimX maxBlockDimY "
     "maxBlockDimZ maxGridDimX maxGridDimY maxGridDimZ computeMajor computeMinor smMajor smMinor",
     "TARGET_INFO_CUDA_DEVICE": "gpuId cudaId! pid! uuid:TEXT numMultiprocessors",
+    "TARGET_INFO_CUDA_CONTEXT_INFO": "nullStreamId! hwId! vmId! processId! deviceId! contextId! parentContextId "
+    "isGreenContext numMultiprocessors",
+    "TARGET_INFO_CUDA_NULL_STREAM": "streamId! hwId! vmId! processId! deviceId! contextId!",
+    "TARGET_INFO_SYSTEM_ENV": "globalVid devStateName:TEXT! name:TEXT! nameEnum! value:TEXT!",
     "META_DATA_EXPORT": "name:TEXT! value:TEXT",
     "META_DATA_CAPTURE": "name:TEXT! value:TEXT",
     "EXPORT_META_DATA": "name:TEXT! value:TEXT",
@@ -54,7 +58,46 @@ TABLES = {
     "PROCESSES": "globalPid pid name:TEXT",
     "ThreadNames": "nameId! priority globalTid",
 }
-"""Columns as of schema 3.25.0 (``!`` = NOT NULL; integers unless they say otherwise)."""
+"""Columns as of schema 3.25.0 (``!`` = NOT NULL; integers unless they say otherwise), and tables of older ones."""
+
+
+SINCE: dict[str, tuple[int, int, int]] = {
+    "greenContextId": (3, 7, 2),
+    **dict.fromkeys(
+        (
+            *("qmdBulkReleaseDone", "qmdPreexitDone", "qmdLastCtaDone", "clusterX", "clusterY", "clusterZ"),
+            *("clusterSchedulingPolicy", "maxPotentialClusterSize", "maxActiveClusters", "copyCount"),
+            *("deprecatedSyncType", "eventSyncId", "argumentsId", "CUPTI_ACTIVITY_KIND_KERNEL.graphId"),
+        ),
+        (3, 24, 0),
+    ),
+    **dict.fromkeys(
+        (
+            *("sharedMemoryRequestedPercentage", "systemClockNs", "TARGET_INFO_CUDA_DEVICE.uuid"),
+            "numMultiprocessors",
+        ),
+        (3, 24, 14),
+    ),
+    **dict.fromkeys(("tensorSizeMinusOneElements", "binaryData"), (3, 25, 0)),
+    # tables
+    **dict.fromkeys(("META_DATA_EXPORT", "META_DATA_CAPTURE"), (3, 4, 0)),
+    "TARGET_INFO_CUDA_CONTEXT_INFO": (3, 7, 2),
+    "DIAGNOSTIC_EVENT": (3, 13, 2),
+    "TARGET_INFO_CUDA_DEVICE": (3, 17, 2),
+}
+"""The schema that brought a table or a column (``table.column`` where another table had one of that name before)."""
+UNTIL: dict[str, tuple[int, int, int]] = {"EXPORT_META_DATA": (3, 4, 0), "TARGET_INFO_CUDA_NULL_STREAM": (3, 0, 0)}
+"""The schema that no longer had a table."""
+GENERATIONS = [
+    *("2.9.1", "3.1.7", "3.4.0", "3.7.2", "3.13.2", "3.16.1", "3.17.2", "3.24.0", "3.24.14", "3.25.0"),
+]
+PRODUCTS = {"2.9.1": "2022.1.3.3", "3.1.7": "2023.2.3.1001", "3.4.0": "2023.3.1.92", "3.24.14": "2026.1.1.204"}
+
+
+def exists(name: str, schema: tuple[int, ...], table: str = "") -> bool:
+    """Whether a schema has the table or column `name`."""
+    since = SINCE.get(f"{table}.{name}", SINCE.get(name, (0, 0, 0)))
+    return since <= schema < UNTIL.get(name, (999, 0, 0))
 
 
 class Export:
@@ -64,7 +107,9 @@ class Export:
     >>> export.close()
     """
 
-    def __init__(self, path: Path, *, schema: str | None = "3.25.0", mode: str | None = "Graph") -> None:
+    def __init__(
+        self, path: Path, *, schema: str | None = "3.25.0", mode: str | None = "Graph", lazy: bool = True
+    ) -> None:
         self.path = path
         self.connection = sqlite3.connect(path, isolation_level=None)
         self.connection.execute("PRAGMA journal_mode = OFF")
@@ -73,11 +118,18 @@ class Export:
         self._made: dict[str, dict[str, bool]] = {}
         self._strings: dict[str, int] = {}
         self._correlation = 0
+        self.schema = tuple(int(part) for part in (schema or "3.25.0").split("."))
+        old = not exists("META_DATA_EXPORT", self.schema)
         if schema is not None:
-            self.row("META_DATA_EXPORT", name="EXPORT_PRODUCT_VERSION", value="2026.2.1.210")
-            self.row("META_DATA_EXPORT", name="EXPORT_SCHEMA_VERSION", value=schema)
+            table = "EXPORT_META_DATA" if old else "META_DATA_EXPORT"
+            self.row(table, name="EXPORT_PRODUCT_NAME", value="NVIDIA Nsight Systems")
+            self.row(table, name="EXPORT_PRODUCT_VERSION", value=PRODUCTS.get(schema, "2026.2.1.210"))
+            self.row(table, name="EXPORT_SCHEMA_VERSION", value=schema)
         if mode is not None:
-            self.row("META_DATA_CAPTURE", name="CUDA_GRAPH_TRACE_OPTIONS:MODE", value=mode)
+            table = "EXPORT_META_DATA" if old else "META_DATA_CAPTURE"
+            self.row(table, name="CUDA_GRAPH_TRACE_OPTIONS:MODE", value=mode)
+        for table in () if lazy else [name for name in TABLES if exists(name, self.schema)]:
+            self.table(table)
 
     def table(self, name: str) -> dict[str, bool]:
         """Makes a table, empty if nothing follows; returns its columns and whether each must have a value."""
@@ -86,8 +138,9 @@ class Export:
             words = []
             for column in TABLES[name].split():
                 plain, _, type_ = column.rstrip("!").partition(":")
-                columns[plain] = column.endswith("!")
-                words.append(f'"{plain}" {type_.replace("_", " ") or "INTEGER"}{" NOT NULL" * columns[plain]}')
+                if exists(plain, self.schema, name):
+                    columns[plain] = column.endswith("!")
+                    words.append(f'"{plain}" {type_.replace("_", " ") or "INTEGER"}{" NOT NULL" * columns[plain]}')
             self.connection.execute(f"CREATE TABLE {name} ({', '.join(words)})")
             self._made[name] = columns
         return self._made[name]

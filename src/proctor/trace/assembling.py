@@ -90,6 +90,7 @@ def assemble(
             gpus=facts.gpus,
             processes=_processes(connection, survey),
             graph_mode=facts.graph_mode,
+            driver=metadata.driver_of(connection, columns),
             window=survey.window,
             notes=[*notes, *notes_of(facts)],
         )

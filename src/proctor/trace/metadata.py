@@ -63,6 +63,12 @@ def tool_of(connection: sqlite3.Connection, tables: Collection[str]) -> str:
     return f"{name} {version}"[:_LONGEST_TOOL]
 
 
+def driver_of(connection: sqlite3.Connection, tables: Collection[str]) -> str:
+    """The version of the GPU's driver; empty where the export does not say. No other row of that table is read."""
+    value = _value(connection, tables, ("TARGET_INFO_SYSTEM_ENV",), "NvDriverVersion") or ""
+    return value if re.fullmatch(r"[\w.+-]{1,40}", value) else ""
+
+
 def graph_mode_of(connection: sqlite3.Connection, tables: Collection[str]) -> GraphMode:
     """How CUDA graphs were captured. The key may carry the prefix of a process; one process in graph mode decides."""
     modes: set[str] = set()

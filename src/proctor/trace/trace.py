@@ -26,6 +26,7 @@ class Trace:
         gpus: the GPUs, one entry per process that numbers them differently; see `gpu`.
         processes: those that did something with CUDA; if none did, those with annotations or calls of the system.
         graph_mode: whether kernels inside CUDA graphs were recorded one by one.
+        driver: version of the GPU's driver; empty where the trace does not say.
         window: first start and last end of anything on a GPU or in an API call, ns; (0, 0) in an empty trace.
         notes: what a reader must know before trusting a figure.
         connection: for queries over the views of `proctor.trace.views`. Temporary tables live in memory.
@@ -44,6 +45,7 @@ class Trace:
         gpus: Sequence[Gpu] = (),
         processes: Sequence[Process] = (),
         graph_mode: GraphMode = GraphMode.UNKNOWN,
+        driver: str = "",
         window: tuple[int, int] = (0, 0),
         notes: Sequence[Note] = (),
     ) -> None:
@@ -55,6 +57,7 @@ class Trace:
         self.gpus = tuple(gpus)
         self.processes = tuple(processes)
         self.graph_mode = graph_mode
+        self.driver = driver
         self.window = window
         self.notes = tuple(notes)
         self.guard = Guard(connection)

@@ -84,6 +84,18 @@ def test_ranks(before: Path, tmp_path: Path) -> None:
     assert "ranks" in [limit.code for limit in found.comparability.limits]
 
 
+def test_another_driver_is_told(tmp_path: Path) -> None:
+    files = []
+    for driver in ("580.95.05", "591.86"):
+        export = Export(tmp_path / f"{driver}.sqlite").kernel(FLASH, 1_000, 2_000)
+        export.row("TARGET_INFO_SYSTEM_ENV", name="DeviceEnvironment", value="TOKEN=secret")
+        export.row("TARGET_INFO_SYSTEM_ENV", name="NvDriverVersion", value=driver)
+        files.append(export.close())
+    found = compared(*files)
+    assert "driver 580.95.05, then 591.86" in [limit.what for limit in found.comparability.limits]
+    assert "secret" not in repr(found)
+
+
 def test_a_range_counts_iterations(tmp_path: Path) -> None:
     a = program(tmp_path / "a.sqlite", steps=4, marked=True)
     b = program(tmp_path / "b.sqlite", swapped(MODEL, FLASH, K(FLASH, 500)), steps=5, marked=True)

@@ -117,10 +117,6 @@ def _gpus(side: Side) -> tuple[str, ...]:
     return tuple({gpu.uuid or (gpu.process, gpu.device): gpu.name for gpu in side.gpus}.values())
 
 
-def _driver(side: Side) -> str:
-    return str(getattr(side.trace, "driver", "") or "")
-
-
 def _facts(a: Side, b: Side, iterations: Iterations | None) -> Iterator[Fact]:
     def fact(what: str, one: object, two: object) -> Fact:
         return Fact(what, str(one), str(two), str(one) == str(two))
@@ -128,8 +124,8 @@ def _facts(a: Side, b: Side, iterations: Iterations | None) -> Iterator[Fact]:
     yield fact("written by", a.trace.tool or a.trace.origin, b.trace.tool or b.trace.origin)
     yield fact("schema", a.trace.schema or "-", b.trace.schema or "-")
     yield fact("GPUs", _models(_gpus(a)), _models(_gpus(b)))
-    if _driver(a) or _driver(b):
-        yield fact("driver", _driver(a) or "unknown", _driver(b) or "unknown")
+    if a.trace.driver or b.trace.driver:
+        yield fact("driver", a.trace.driver or "unknown", b.trace.driver or "unknown")
     yield fact("processes with kernels", a.ranks, b.ranks)
     yield fact("CUDA graphs captured as", a.trace.graph_mode, b.trace.graph_mode)
     yield fact("window of GPU work", f"{_length(a) / 1e6:,.2f} ms", f"{_length(b) / 1e6:,.2f} ms")
@@ -169,8 +165,8 @@ def _machines(a: Side, b: Side) -> Iterator[Limit]:
             "work is spread otherwise: totals and counts are no measure of it",
             (Basis.COUNTS, Basis.IDLE),
         )
-    if _driver(a) and _driver(b) and _driver(a) != _driver(b):
-        yield Limit("driver", f"driver {_driver(a)}, then {_driver(b)}", "a difference may be the driver's")
+    if a.trace.driver and b.trace.driver and a.trace.driver != b.trace.driver:
+        yield Limit("driver", f"driver {a.trace.driver}, then {b.trace.driver}", "a difference may be the driver's")
 
 
 def _captures(a: Side, b: Side) -> Iterator[Limit]:
