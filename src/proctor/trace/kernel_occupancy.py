@@ -33,7 +33,8 @@ class HeldBack(msgspec.Struct, frozen=True, kw_only=True):
         limiters: ns by what bound: each limiter of a launch counts in full, so these may add up to more than `known`.
         waves: of the configuration with the most time; None where not known.
         efficiency: of the places over all waves, those in use, 0 to 1; None where no waves are known.
-        reported_occupancy: the profiler's own estimate, percent; None: it gives none.
+        filled: occupancy that the grids can reach, 0 to 1; see `Waves`; None where no waves are known.
+        reported_occupancy: the profiler's own estimate of `filled`, percent; None: it gives none.
         reported_zero: launches for which the profiler says 0 % and that have 64 KiB of shared memory or more.
     """
 
@@ -48,6 +49,7 @@ class HeldBack(msgspec.Struct, frozen=True, kw_only=True):
     limiters: dict[str, int]
     waves: Waves | None
     efficiency: float | None
+    filled: float | None
     reported_occupancy: float | None
     reported_zero: int
 
@@ -124,12 +126,11 @@ def _kinds(trace: Trace) -> Iterator[tuple[Kind, int, int]]:
     """Every way in which a kernel was launched: (what was asked for, launches, ns)."""
     found: dict[tuple[Any, ...], list[int]] = {}
     columns = columns_of_kind(_NOT_NEEDED)
-    for took, *asked in trace.rows(f'SELECT "end" - start, {columns} FROM kernels WHERE "end" >= start'):
-        key = tuple(asked)
-        if (counted := found.get(key)) is None:
-            counted = found[key] = [0, 0]
+    for row in trace.rows(f'SELECT "end" - start, {columns} FROM kernels WHERE "end" >= start'):
+        if (counted := found.get(row[1:])) is None:
+            counted = found[row[1:]] = [0, 0]
         counted[0] += 1
-        counted[1] += took
+        counted[1] += row[0]
     for key, (launches, total) in found.items():
         yield Kind(*key), launches, total
 
@@ -151,6 +152,7 @@ def _held_back(kernel: int | None, name: str, configs: Sequence[_Config], everyt
         limiters=_limiters(known),
         waves=dearest.waves,
         efficiency=_mean([(config.waves.efficiency, config.total) for config in configs if config.waves]),
+        filled=_mean([(config.waves.filled, config.total) for config in configs if config.waves]),
         reported_occupancy=_mean(reported),
         reported_zero=sum(config.launches for config in configs if _wrongly_zero(config)),
     )

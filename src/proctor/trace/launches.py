@@ -102,15 +102,14 @@ class Launches:
         known: dict[tuple[Any, ...], int] = {}
         chosen = ", ".join(str(int(name)) for name in names)
         sql = f'SELECT start, "end" - start, correlation, {columns_of_kind()} FROM kernels WHERE {NAME} IN ({chosen})'
-        for began, took, number, *shared in trace.rows(sql):
-            if began is None or took is None or took < 0:
+        for row in trace.rows(sql):
+            if row[1] is None or row[1] < 0:
                 self.incomplete += 1
                 continue
-            key = tuple(shared)
-            start.append(began)
-            duration.append(took)
-            correlation.append(number or NONE)
-            kind.append(known.setdefault(key, len(known)))
+            start.append(row[0])
+            duration.append(row[1])
+            correlation.append(row[2] or NONE)
+            kind.append(known.setdefault(row[3:], len(known)))
         self.kinds = [Kind(*key) for key in known]
         self.start = np.frombuffer(start, dtype=np.int64) if start else np.empty(0, np.int64)
         self.duration = np.frombuffer(duration, dtype=np.int64) if start else np.empty(0, np.int64)

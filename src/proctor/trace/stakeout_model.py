@@ -52,7 +52,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         occupancy: what an SM can hold; None where the limits or the block are not known.
         occupancy_executed: the same with the shared memory that the driver set aside, where that allows fewer blocks.
         waves: None where occupancy or the number of SMs is not known.
-        reported_occupancy: the profiler's own estimate, percent (Kineto); None: it gives none.
+        reported_occupancy: the profiler's own estimate of `waves.filled`, percent (Kineto); None: it gives none.
         times: spread of the durations.
         latency: from the call of the API to the start of the kernel, of launches whose call the trace has.
         queued: from the return of the call to the start of the kernel, of those that start later than that.

@@ -60,15 +60,17 @@ def _of_trace(file: Path, gpu: str | None, limit: int, *, json: bool) -> None:
         return
     for limits in found.gpus:
         stdout.say(limits_in_words(limits))
-    rows = [_row(each) for each in found.kernels[:limit]]
-    columns = ["kernel", "ms", "share", "launches", "configs", "occupancy", "limited by", "in use", "reported"]
-    stdout.print(table(columns, rows))
+    reported = any(each.reported_occupancy is not None for each in found.kernels)
+    columns = ["id", "kernel", "ms", "share", "launches", "configs", "occupancy", "limited by", "in use", "reported"]
+    width = len(columns) if reported else -1
+    stdout.print(table(columns[:width], [_row(each)[:width] for each in found.kernels[:limit]]))
     _say_whole(found, limit)
 
 
 def _row(each: HeldBack) -> tuple[object, ...]:
     full = each.occupancy == 1.0
     return (
+        None if each.kernel is None else f"#{each.kernel}",
         _short(each.name),
         f"{each.total / 1e6:,.3f}",
         f"{each.share:.1%}",
@@ -85,7 +87,8 @@ def _row(each: HeldBack) -> tuple[object, ...]:
 
 def _short(name: str) -> str:
     name = name.removeprefix("void ")
-    return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"
+    end = _NAME_WIDTH // 3  # kernels of a library differ at the end of their names as often as at the beginning
+    return name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - end - 1]}…{name[-end:]}"
 
 
 def _say_whole(found: OccupancyOfTrace, limit: int) -> None:
