@@ -17,6 +17,7 @@ from proctor.spec.engine import (
 )
 from proctor.spec.images import ImagesSpec
 from proctor.spec.load import anchored, build_spec, load_spec
+from proctor.spec.numerics import EffectSpec, NumericsSpec, PlantedKnobSpec
 from proctor.spec.run import LimitsSpec, RaySpec, RunSpec, SamplingSpec, StorageSpec, StreamSpec
 from proctor.spec.source import (
     ColumnsSpec,
@@ -47,6 +48,7 @@ __all__ = [
     "ColumnsSpec",
     "Difference",
     "DrivingTaskSpec",
+    "EffectSpec",
     "EngineSpec",
     "ExactTaskSpec",
     "FaultSpec",
@@ -57,8 +59,10 @@ __all__ = [
     "LanceSourceSpec",
     "LimitsSpec",
     "MdsSourceSpec",
+    "NumericsSpec",
     "OpenAIEngineSpec",
     "ParquetSourceSpec",
+    "PlantedKnobSpec",
     "PythonTaskSpec",
     "RaySpec",
     "RegexTaskSpec",

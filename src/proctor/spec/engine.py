@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel
+from proctor.spec.numerics import NumericsSpec
 
 
 class Checkpoint(SpecModel):
@@ -162,6 +163,8 @@ class ScriptedEngineSpec(EngineBase):
     """Seconds that closing takes."""
     helpers: int = Field(default=0, ge=0, le=1000)
     """Idle processes that the engine starts beside itself, as vLLM starts its workers."""
+    numerics: NumericsSpec | None = None
+    """Answers come from a pseudo-model instead, token by token, with the differences that are planted in it."""
 
 
 EngineSpec = Annotated[
