@@ -18,8 +18,8 @@ class Waves(msgspec.Struct, frozen=True, kw_only=True):
         tail: blocks of the last wave if it does not fill the GPU; 0 if it does.
         tail_share: of the places of that last wave, those in use, 0 to 1; 1 without a tail.
         efficiency: of the places over all waves, those in use, 0 to 1: `waves` / its next whole number.
-        filled: occupancy that this grid can reach, 0 to 1: with fewer blocks than fit at once it is below the theoretical
-            one. PyTorch's profiler means this by "est. achieved occupancy" (kernelOccupancy in Kineto).
+        filled: occupancy that this grid can reach, 0 to 1: with fewer blocks than fit at once it is below the
+            theoretical one. PyTorch's profiler means this by "est. achieved occupancy" (kernelOccupancy in Kineto).
         idle_sms: SMs that cannot have a block, since there are fewer blocks than SMs; 0 otherwise.
         limited_by_clusters: clusters of blocks must fit together, and fewer do than the SMs would hold without.
     """

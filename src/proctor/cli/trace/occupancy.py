@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from proctor.trace.occupancy import Limits, Occupancy
 
 _NAME_WIDTH = 48
+REPORTED_IN_WORDS = (
+    'reported: what the profiler calls "est. achieved occupancy"; it counts that a small grid fills no SM, as "with grid" '
+    "does here"
+)
 
 
 def occupancy(
@@ -61,8 +65,20 @@ def _of_trace(file: Path, gpu: str | None, limit: int, *, json: bool) -> None:
     for limits in found.gpus:
         stdout.say(limits_in_words(limits))
     reported = any(each.reported_occupancy is not None for each in found.kernels)
-    columns = ["id", "kernel", "ms", "share", "launches", "configs", "occupancy", "limited by", "in use", "reported"]
-    width = len(columns) if reported else -1
+    columns = [
+        "id",
+        "kernel",
+        "ms",
+        "share",
+        "launches",
+        "configs",
+        "occupancy",
+        "limited by",
+        "in use",
+        "with grid",
+        "reported",
+    ]
+    width = len(columns) if reported else -2
     stdout.print(table(columns[:width], [_row(each)[:width] for each in found.kernels[:limit]]))
     _say_whole(found, limit)
 
@@ -79,6 +95,7 @@ def _row(each: HeldBack) -> tuple[object, ...]:
         percent(each.occupancy),
         "- (full)" if full else ", ".join(each.limiters) or "-",
         percent(each.efficiency),
+        percent(each.filled),
         None
         if each.reported_occupancy is None
         else f"{each.reported_occupancy:.0f}%{' (!)' * bool(each.reported_zero)}",
@@ -104,6 +121,8 @@ def _say_whole(found: OccupancyOfTrace, limit: int) -> None:
         "in use: of the places for blocks over all waves, if blocks take equally long and nothing else runs; low where "
         "the grid is small or its last wave is"
     )
+    if any(each.reported_occupancy is not None for each in found.kernels):
+        stdout.say(REPORTED_IN_WORDS)
     for remark in found.remarks:
         stdout.say(f"note: {remark}")
 

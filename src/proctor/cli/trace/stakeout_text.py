@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from proctor.cli.output import counted, table
-from proctor.cli.trace.occupancy import limits_in_words, percent
+from proctor.cli.trace.occupancy import REPORTED_IN_WORDS, limits_in_words, percent
 from proctor.trace.spread import OUTLIERS_IN_WORDS, Drift, Outliers, Spread
 from proctor.trace.stakeout_model import Configuration, Launch, StakeOut
 from proctor.trace.waves import waves_in_words
@@ -37,11 +37,11 @@ def asked(configurations: Sequence[Configuration]) -> Table:
         (
             each.number, each.launches, _three(each.grid), _three(each.block), _cluster(each), each.registers,
             _shared(each), each.local_per_thread, _occupancy(each), _limiters(each),
-            *([None if each.reported_occupancy is None else f"{each.reported_occupancy:.0f}%"] if reported else []),
+            *(_reported(each) if reported else ()),
         )
         for each in configurations
     ]  # fmt: skip
-    return table([*columns, *(["reported"] if reported else [])], rows)
+    return table([*columns, *(["with grid", "reported"] if reported else [])], rows)
 
 
 def took(configurations: Sequence[Configuration], total: int) -> Table:
@@ -70,6 +70,8 @@ def findings(found: StakeOut, shown: Sequence[Configuration]) -> Iterator[str]:
         yield f"#{each.number}: {_origin(each)}"
     lost = sum(each.outliers.lost for each in found.configurations if each.outliers is not None)
     yield f"outliers (slow, fast): {OUTLIERS_IN_WORDS}; the slow ones lost {lost / 1e6:,.3f} ms"
+    if any(each.reported_occupancy is not None for each in shown):
+        yield REPORTED_IN_WORDS
     yield "latency: from the API call to the start of the kernel; queued: from the call's return; both medians"
 
 
@@ -143,6 +145,11 @@ def _occupancy(each: Configuration) -> str | None:
     as_run = f" (as run {percent(each.occupancy_executed.share)})" if each.occupancy_executed else ""
     most = "<=" if each.occupancy.unknown else ""
     return f"{most}{percent(each.occupancy.share)}{as_run}"
+
+
+def _reported(each: Configuration) -> tuple[str | None, str | None]:
+    grid = None if each.waves is None else percent(each.waves.filled)
+    return grid, None if each.reported_occupancy is None else f"{each.reported_occupancy:.0f}%"
 
 
 def _limiters(each: Configuration) -> str | None:
