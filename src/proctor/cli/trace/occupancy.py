@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _NAME_WIDTH = 48
 REPORTED_IN_WORDS = (
-    'reported: what the profiler calls "est. achieved occupancy"; it counts that a small grid fills no SM, as "with grid" '
-    "does here"
+    'reported: what the profiler calls "est. achieved occupancy"; it counts that a small grid fills no SM, as '
+    '"with grid" does here'
 )
 
 
