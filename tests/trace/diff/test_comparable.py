@@ -134,3 +134,15 @@ def test_an_unsorted_file_gives_the_same(before: Path, tmp_path: Path) -> None:
         found = diff(a, b)
     assert found.unchanged
     assert all(total.a == total.b for total in found.totals)
+
+
+def test_graphs_that_left_nothing_make_idle_time_unknown(before: Path, tmp_path: Path) -> None:
+    export = Export(tmp_path / "b.sqlite").kernel(FLASH, 1_000, 2_000).kernel(FLASH, 9_000, 9_500)
+    export.call("cudaGraphLaunch_v10000", 100, 200)
+    found = compared(before, export.close())
+    idle = next(total for total in found.totals if total.name == "idle")
+    assert (idle.a, idle.b) == (None, None)
+    assert "launches of CUDA graphs left neither kernels nor times" in idle.why
+    assert state(found, "host_bound") is None
+    total = next(total for total in found.totals if total.name == "total")
+    assert total.b == 1_500

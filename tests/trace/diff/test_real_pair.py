@@ -64,14 +64,13 @@ def test_idle_is_what_no_interval_covers(files: list[Path], found: Diff) -> None
             "CUPTI_ACTIVITY_KIND_MEMCPY UNION ALL SELECT deviceId, start, end FROM CUPTI_ACTIVITY_KIND_MEMSET "
             "ORDER BY 2",
         )
-        window = max(end for _, _, end in rows) - rows[0][1]
-        busy = 0
+        waited = 0
         for device in (0, 1):
-            reach = 0
+            reach = None
             for _, start, end in (row for row in rows if row[0] == device):
-                busy += max(0, end - max(start, reach))
-                reach = max(reach, end)
-        idle.append(2 * window - busy)
+                waited += 0 if reach is None else max(0, start - reach)
+                reach = end if reach is None else max(reach, end)
+        idle.append(waited)
     assert total(found, "idle") == tuple(idle)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
+from proctor.rows import UserError
+from proctor.trace.device_work import Device, device_work, devices_of, refuse_unseen_graphs
 from proctor.trace.diff.changes import Change, of_sum
 from proctor.trace.diff.repeats import Iterations
 from proctor.trace.diff.sides import COMMUNICATION, Kind, Side
 from proctor.trace.diff.split import Amount
 from proctor.trace.intervals import Coverage, covered
-from proctor.trace.timeline_order import Query, in_order
 
 _COMPUTE, _COMMUNICATION, _OTHER = range(3)
 
@@ -54,12 +54,14 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         devices: GPUs that did something.
         busy: union of everything that ran.
+        idle: the rest of the time from a GPU's first work to its last.
         communication: union of communication kernels.
         exposed: the part of it during which no other kernel ran on that GPU.
     """
 
     devices: int
     busy: int
+    idle: int
     communication: int
     exposed: int
 
@@ -90,12 +92,7 @@ _METRICS = (
     _Metric("memsets", "ns", "summed time of memsets", _amount(Kind.MEMSET)),
     _Metric("window", "ns", "first start to last end of GPU work", lambda side, _: side.span[1] - side.span[0]),
     _Metric("busy", "ns", "time in which a GPU did something, summed over GPUs", lambda _, busy: busy.busy),
-    _Metric(
-        "idle",
-        "ns",
-        "time in which a GPU did nothing within the window, summed over GPUs",
-        lambda side, busy: busy.devices * (side.span[1] - side.span[0]) - busy.busy,
-    ),
+    _Metric("idle", "ns", "time in which a GPU did nothing between its first and last work", lambda _, b: b.idle),
     _Metric("communication", "ns", "time in which communication ran, summed over GPUs", lambda _, b: b.communication),
     _Metric("exposed", "ns", "of that, while no other kernel ran on the GPU", lambda _, busy: busy.exposed),
     _Metric("syncs", "ns", "summed time of synchronisations", lambda side, _: _all_of(side.syncs)),
@@ -105,16 +102,22 @@ _METRICS = (
     _Metric("copied", "bytes", "bytes copied", lambda side, _: _bytes(side)),
     _Metric("devices", "GPUs", "GPUs that did something", lambda _, busy: busy.devices),
 )
+_OF_GPUS = ("busy", "idle", "communication", "exposed", "devices")
 METRICS = tuple(metric.name for metric in _METRICS)
 """Names of the totals."""
 
 
 def totals(a: Side, b: Side, changes: tuple[Change, ...], iterations: Iterations | None) -> tuple[Total, ...]:
     """Every total of both windows as captured, and per repetition."""
-    one, two = busy(a), busy(b)
+    try:
+        one, two = busy(a), busy(b)
+        unseen = ""
+    except UserError as error:
+        one = two = Busy(devices=0, busy=0, idle=0, communication=0, exposed=0)
+        unseen = str(error)
     kernels = [change for change in changes if change.kind is Kind.KERNEL]
     noise = {"total": of_sum(kernels), "work": of_sum(changes)}
-    unknown = _unknown(a, b)
+    unknown = _unknown(a, b) | dict.fromkeys(_OF_GPUS if unseen else (), unseen)
     return tuple(
         Total(name=m.name, unit=m.unit, what=m.what, why=unknown[m.name])
         if m.name in unknown
@@ -157,36 +160,28 @@ def _bytes(side: Side) -> int:
 
 
 def busy(side: Side) -> Busy:
-    """Unions per GPU, one pass in order of time."""
-    coverages: dict[object, Coverage] = {}
-    communicates = _communication_names(side)
-    for start, end, process, device, name, view in _in_order(side):
-        gpu = side.trace.gpu(device, process)
-        key = gpu.uuid or (gpu.process, device)
-        coverage = coverages.get(key)
-        if coverage is None:
-            coverage = coverages[key] = Coverage(kinds=3)
-        kind = _OTHER if view else _COMMUNICATION if name in communicates else _COMPUTE
-        coverage.add(start, end, kind)
+    """Unions per GPU, one pass in order of time.
+
+    Raises:
+        UserError: graphs ran whose work the trace does not show.
+    """
+    refuse_unseen_graphs(side.trace, "busy and idle time")
+    device_of = devices_of(side.trace)
+    communicates = {number for work in side.kernels if work.category == COMMUNICATION for number in work.ids}
+    coverages: dict[Device, Coverage] = {}
+    spans: dict[Device, tuple[int, int]] = {}
+    for work in device_work(side.trace):
+        device = device_of(work.process, work.device)
+        kind = _OTHER if work.view != "kernels" else _COMMUNICATION if work.what in communicates else _COMPUTE
+        coverages.setdefault(device, Coverage(kinds=3)).add(work.start, work.end, kind)
+        first, last = spans.get(device, (work.start, work.end))
+        spans[device] = (first, max(last, work.end))
     times = [coverage.close() for coverage in coverages.values()]
+    ran = sum(sum(time.values()) for time in times)
     return Busy(
         devices=len(times),
-        busy=sum(sum(time.values()) for time in times),
+        busy=ran,
+        idle=sum(last - first for first, last in spans.values()) - ran,
         communication=sum(covered(time, [_COMMUNICATION]) for time in times),
         exposed=sum(covered(time, [_COMMUNICATION]) - covered(time, [_COMMUNICATION, _COMPUTE]) for time in times),
     )
-
-
-def _communication_names(side: Side) -> set[int | None]:
-    return {number for work in side.kernels if work.category == COMMUNICATION for number in work.ids}
-
-
-def _in_order(side: Side) -> Iterator[tuple[int, int, int | None, int, int | None, int]]:
-    """(start, end, process, device, name, 0 for a kernel) of everything that ran on a GPU, by start."""
-    place = ("v.start", 'v."end"', "v.process", "v.device")
-    queries = [
-        Query("kernels", (*place, "COALESCE(v.name, v.short)", "0")),
-        *(Query(view, (*place, "NULL", "1")) for view in ("copies", "memsets")),
-        Query("graphs", (*place, "NULL", "1"), where='v.start > 0 AND v."end" > v.start'),
-    ]
-    return heapq.merge(*(in_order(side.trace, query) for query in queries), key=lambda row: row[0])

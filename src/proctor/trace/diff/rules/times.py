@@ -238,20 +238,19 @@ def _mean_growth(change: Change) -> float:
 
 def _host_bound(e: Evidence) -> Finding:
     """The GPU idles more while its kernels take the same: what became slower is not a kernel."""
-    idle, window = e.totals.get("idle"), e.totals.get("window")
-    if idle is None or window is None or idle.a is None or idle.b is None or not window.a or not window.b:
+    idle, busy = e.totals["idle"], e.totals["busy"]
+    if idle.a is None or idle.b is None or not busy.a or not busy.b:
         return NOTHING
-    devices = e.totals["devices"]
-    shares = [i / (w * (d or 1)) for i, w, d in ((idle.a, window.a, devices.a), (idle.b, window.b, devices.b))]
+    shares = (idle.a / (idle.a + busy.a), idle.b / (idle.b + busy.b))
     clue = Clue(
         id="idle",
-        what="share of the window in which a GPU does nothing",
+        what="share of time in which a GPU does nothing",
         a=f"{shares[0]:.1%} ({milliseconds(idle.a)})",
         b=f"{shares[1]:.1%} ({milliseconds(idle.b)})",
         basis=Basis.IDLE,
     )
     if shares[1] - shares[0] < 0.05:
-        return Finding(ruled_out=f"the GPU idles {shares[0]:.1%} and {shares[1]:.1%} of the window")
+        return Finding(ruled_out=f"the GPU idles {shares[0]:.1%} and {shares[1]:.1%} of the time")
     return Finding((clue, *_slower_calls(e)), () if e.steady() >= _STEADY else tuple(_slower(e)))
 
 
