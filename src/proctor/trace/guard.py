@@ -27,13 +27,18 @@ class Guard:
         self._allowance: int | None = None
         self._left = 0
         pages = int(connection.execute("PRAGMA main.page_count").fetchone()[0])
-        self.allow(_FLOOR + _STEPS_A_PAGE * pages)
+        self._default = _FLOOR + _STEPS_A_PAGE * pages
+        self.allow(self._default)
         connection.set_progress_handler(self._step, _STEPS_AT_ONCE)
 
     def allow(self, steps: int | None) -> None:
         """From now on a statement may take so many steps of SQLite's machine (some 100 million a second); None: any."""
         self._allowance = steps
         self.restart()
+
+    def allow_default(self) -> None:
+        """Back to what a statement over a file of this size can need at the very most."""
+        self.allow(self._default)
 
     def restart(self) -> None:
         """A new statement begins."""

@@ -15,7 +15,7 @@ TIMED = (*ON_GPU, "calls", "os_calls", "annotations")
 _WINDOW = (*ON_GPU, "calls")
 
 _SOUND = "typeof(start) = 'integer' AND typeof(\"end\") = 'integer' AND \"end\" >= start"
-_SOUND_OR_OPEN = (  # rows that name a category, a thread or a domain have no times; ranges may be open, marks have no end
+_SOUND_OR_OPEN = (  # rows that name a category, a thread or a domain have no times; marks and open ranges no end
     "(kind IN (33, 39, 75) OR typeof(start) = 'integer' AND "
     '("end" IS NULL OR typeof("end") = \'integer\' AND "end" >= start))'
 )
@@ -124,7 +124,7 @@ def look(connection: sqlite3.Connection, tables: Mapping[str, str | None]) -> Su
     bare = Survey(extents=extents)
     dangling, exact = _dangling(connection, bare)
     no_process = bare.rows("kernels") > 0 and not any(p for p, _ in extents["kernels"].pairs)
-    names = "SELECT DISTINCT name FROM kernels"
+    names = f"SELECT DISTINCT name FROM kernels WHERE {_SOUND}"
     return Survey(
         extents=extents,
         silent={} if no_process else _silent(connection, bare),
@@ -163,7 +163,7 @@ def _dangling(connection: sqlite3.Connection, survey: Survey) -> tuple[int, bool
         return 0, True
     if calls + kernels <= _EXACT_ROWS:
         known = "SELECT correlation, process FROM calls WHERE correlation IS NOT NULL AND process IS NOT NULL"
-        sql = f"SELECT count(*) FROM kernels WHERE (correlation, process) NOT IN ({known})"
+        sql = f"SELECT count(*) FROM kernels WHERE (correlation, process) NOT IN ({known}) AND {_SOUND}"
         return _one(connection, sql), True
     found = 0
     for process in survey.calling[:_MOST_PROCESSES]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,11 +34,15 @@ def opened(file: Path, *, notes: bool = True) -> Iterator[Trace]:
         notes: False for a command that shows the notes itself.
     """
     from proctor.trace import open_trace
+    from proctor.trace.trace import explained
 
     with open_trace(file) as trace:
         if notes:
             warn(trace)
-        yield trace
+        try:
+            yield trace
+        except sqlite3.DatabaseError as error:
+            raise explained(error, trace.path, trace.guard) from error
 
 
 def warn(trace: Trace) -> None:
