@@ -49,6 +49,7 @@ class ScriptedEngine:
         self._config = config
         self._options = options_of(config)
         self._helpers: list[subprocess.Popen[bytes]] = []
+        self._exam: _Exam | None = None
 
     def check(self) -> None:
         """Refuses answers for what cannot be a row id, and numerics that make no sense.
@@ -73,14 +74,14 @@ class ScriptedEngine:
         failures = self._options.load_failures
         if failures and claim(self._config.fault_state, "load", failures):
             raise RuntimeError("planted fault: load")
+        if self._options.numerics is not None:
+            self._exam = _Exam(self._options.numerics, self._config.dtype)
         self._helpers = [subprocess.Popen(["sleep", "86400"]) for _ in range(self._options.helpers)]  # noqa: S607
 
     def stream(self, feed: Feed, report: Reporter) -> Iterator[Response]:
         """Answers row by row; the words of an answer count as its tokens."""
-        answered = self._script if self._options.numerics is None else _Exam(self._options.numerics, self._config.dtype)
-        pause = self._options.row_ms / 1000
-        if isinstance(answered, _Exam):
-            pause *= answered.slowdown
+        answered = self._exam or self._script
+        pause = self._options.row_ms / 1000 * (self._exam.slowdown if self._exam else 1.0)
         while batch := feed.take(self._config.batch_size, wait=True):
             for response in answered(batch):
                 if pause:
