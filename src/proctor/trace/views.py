@@ -134,11 +134,26 @@ VIEWS: dict[str, _View] = {
     ),
     "processes": _View("PROCESSES", {"process": "globalPid", "pid": "pid", "name": "name"}),
     "threads": _View("ThreadNames", {"thread": "globalTid", "name": "nameId"}),
+    "streams": _View(
+        "TARGET_INFO_CUDA_STREAM",
+        {"stream": "streamId", "pid": "processId", "context": "contextId", "priority": "priority", "flag": "flag"},
+    ),
+    "contexts": _View(
+        "TARGET_INFO_CUDA_CONTEXT_INFO",
+        {"null_stream": "nullStreamId", "pid": "processId", "device": "deviceId", "context": "contextId"},
+    ),
+    "null_streams": _View(
+        "TARGET_INFO_CUDA_NULL_STREAM",
+        {"stream": "streamId", "pid": "processId", "device": "deviceId", "context": "contextId"},
+    ),
     "diagnostics": _View(
         "DIAGNOSTIC_EVENT", {"time": "timestamp", "severity": "severity", "text": "text", "process": "globalPid"}
     ),
 }
 """The model. ``annotations`` are NVTX rows of every kind; its text is ``COALESCE(text, strings.text of text_id)``."""
+
+NULL_STREAM_FLAG = 3
+"""``streams.flag`` of a context's null (default) stream; source: ``ENUM_CUPTI_STREAM_TYPE``."""
 
 PUSH_POP, START_END, MARK = 59, 60, 34
 """``annotations.kind``: nested ranges of a thread, ranges between any two points, single moments."""

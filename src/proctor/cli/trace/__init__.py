@@ -6,7 +6,20 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from proctor.cli.trace import census, decode, diff, export, lineup, nvtx, occupancy, sql, stakeout, timeline
+from proctor.cli.trace import (
+    census,
+    decode,
+    diff,
+    export,
+    gaps,
+    lineup,
+    nvtx,
+    occupancy,
+    sql,
+    stakeout,
+    summary,
+    timeline,
+)
 
 _DEFAULT = "summary"
 
@@ -28,6 +41,7 @@ app = typer.Typer(
 )
 
 app.command("census")(census.census)
+app.command("gaps")(gaps.gaps)
 app.command("timeline")(timeline.timeline)
 app.command("nvtx")(nvtx.nvtx)
 app.command("export")(export.export)
@@ -39,3 +53,4 @@ app.command("risks")(lineup.risks)
 app.command("decode")(decode.decode)
 app.command("sql")(sql.sql)
 app.command("notes")(sql.notes)
+app.command("summary")(summary.summary)
