@@ -45,10 +45,10 @@ def _no_kernels(facts: Facts) -> Iterator[Note]:
     survey = facts.survey
     if survey.rows("kernels"):
         return
-    if not survey.rows(*survey.extents):
+    if not survey.rows(*survey.extents) and not survey.untimed_graphs:
         what, code = "the trace is empty: no kernel, no API call, no annotation", "empty"
         advice = f"{_CAPTURE}, and see that the program ran inside the captured window"
-    elif survey.rows("graphs"):
+    elif survey.rows("graphs") or survey.untimed_graphs:
         what, code = "no kernels: the trace holds launches of CUDA graphs only", "no_kernels"
         advice = "capture with `--cuda-graph-trace=node`"
     elif survey.rows("calls"):
@@ -69,7 +69,7 @@ def _no_kernels(facts: Facts) -> Iterator[Note]:
 
 def _graphs(facts: Facts) -> Iterator[Note]:
     survey = facts.survey
-    launches = survey.rows("graphs") or survey.graph_launches
+    launches = survey.rows("graphs") + survey.untimed_graphs or survey.graph_launches
     if not launches or survey.graph_nodes or facts.graph_mode is GraphMode.NODE or facts.origin is Origin.KINETO:
         return
     recorded = "as a whole" if facts.graph_mode is GraphMode.GRAPH else "perhaps as a whole"

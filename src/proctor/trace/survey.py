@@ -145,14 +145,15 @@ def _extent(connection: sqlite3.Connection, view: str) -> Extent:
     rows, bad, first, end = connection.execute(
         f"SELECT count(*), count(CASE WHEN {sound} THEN NULL ELSE 1 END), min(start), {last} FROM {view}"
     ).fetchone()
-    if view == "graphs":  # a launch whose times are unknown is no mistake
-        bad -= _one(connection, 'SELECT count(*) FROM graphs WHERE start IS NULL AND "end" IS NULL')
+    sound_rows = rows - bad
     if bad:
         first, end = connection.execute(f"SELECT min(start), {last} FROM {view} WHERE {sound}").fetchone()
+    if view == "graphs":  # a launch whose times are unknown is no mistake: see `Survey.untimed_graphs`
+        bad -= _one(connection, 'SELECT count(*) FROM graphs WHERE start IS NULL AND "end" IS NULL')
     device = "device" if view in ON_GPU else "NULL"
     pairs = connection.execute(f"SELECT DISTINCT process, {device} FROM {view} LIMIT 10000")
     return Extent(
-        rows=rows - bad, bad=bad, first=first or 0, last=end or 0,
+        rows=sound_rows, bad=bad, first=first or 0, last=end or 0,
         pairs=sorted({(_integer(p), _integer(d)) for p, d in pairs}, key=lambda pair: (pair[0] or 0, pair[1] or 0)),
     )  # fmt: skip
 
