@@ -9,7 +9,7 @@ import msgspec
 
 from proctor.trace.configurations import held_by
 from proctor.trace.gpu_limits import GpuLimits
-from proctor.trace.launches import Kind, columns_of_kind
+from proctor.trace.launches import Kind, columns_of_kind, kind_of
 from proctor.trace.occupancy import Limits, Occupancy
 from proctor.trace.stakeout_remarks import BIG_SHARED, gpu_remarks
 from proctor.trace.trace import Trace
@@ -24,7 +24,7 @@ class HeldBack(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kernel: id of its name in this trace.
         name: whole.
-        launches: with a start and an end.
+        launches: of it.
         total: ns, added up.
         share: of the time of all kernels, 0 to 1.
         configurations: ways in which it was launched: grid, block, registers, shared memory, GPU.
@@ -126,13 +126,13 @@ def _kinds(trace: Trace) -> Iterator[tuple[Kind, int, int]]:
     """Every way in which a kernel was launched: (what was asked for, launches, ns)."""
     found: dict[tuple[Any, ...], list[int]] = {}
     columns = columns_of_kind(_NOT_NEEDED)
-    for row in trace.rows(f'SELECT "end" - start, {columns} FROM kernels WHERE "end" >= start'):
+    for row in trace.rows(f'SELECT "end" - start, {columns} FROM kernels'):
         if (counted := found.get(row[1:])) is None:
             counted = found[row[1:]] = [0, 0]
         counted[0] += 1
         counted[1] += row[0]
     for key, (launches, total) in found.items():
-        yield Kind(*key), launches, total
+        yield kind_of(key), launches, total
 
 
 def _held_back(kernel: int | None, name: str, configs: Sequence[_Config], everything: int) -> HeldBack:

@@ -64,6 +64,12 @@ def columns_of_kind(left_out: Collection[str] = ()) -> str:
     return ", ".join("NULL" if field in left_out else expressions.get(field, field) for field in Kind._fields)
 
 
+def kind_of(row: Sequence[Any]) -> Kind:
+    """A row of `columns_of_kind`. What cannot be, in a damaged file (text, a negative size), is not said."""
+    values: list[Any] = [value if isinstance(value, int | float) and value >= 0 else None for value in row]
+    return Kind(*values)
+
+
 class Launches:
     """Launches by the start of their kernel; the arrays have one entry a launch.
 
@@ -78,7 +84,6 @@ class Launches:
         call: index into `calls`; NONE if the trace does not have it.
         calls: (id of the API function's name, thread).
         path: id of the path of NVTX ranges around the call; NONE until `find_ranges` has found one.
-        incomplete: rows without a start or an end, or that end before they start: left out.
     """
 
     def __init__(self, trace: Trace, names: Sequence[int]) -> None:
@@ -87,7 +92,6 @@ class Launches:
 
         self.kinds: list[Kind] = []
         self.calls: list[tuple[int | None, int | None]] = []
-        self.incomplete = 0
         self._read(trace, names)
         self._find_calls(trace)
         self.path = np.full(len(self), NONE, np.int32)
@@ -101,16 +105,14 @@ class Launches:
         start, duration, correlation, kind = array("q"), array("q"), array("q"), array("i")
         known: dict[tuple[Any, ...], int] = {}
         chosen = ", ".join(str(int(name)) for name in names)
-        sql = f'SELECT start, "end" - start, correlation, {columns_of_kind()} FROM kernels WHERE {NAME} IN ({chosen})'
+        number = f"CASE WHEN correlation BETWEEN 1 AND {_CORRELATIONS - 1} THEN correlation END"
+        sql = f'SELECT start, "end" - start, {number}, {columns_of_kind()} FROM kernels WHERE {NAME} IN ({chosen})'
         for row in trace.rows(sql):
-            if row[1] is None or row[1] < 0:
-                self.incomplete += 1
-                continue
             start.append(row[0])
             duration.append(row[1])
             correlation.append(row[2] or NONE)
             kind.append(known.setdefault(row[3:], len(known)))
-        self.kinds = [Kind(*key) for key in known]
+        self.kinds = [kind_of(key) for key in known]
         self.start = np.frombuffer(start, dtype=np.int64) if start else np.empty(0, np.int64)
         self.duration = np.frombuffer(duration, dtype=np.int64) if start else np.empty(0, np.int64)
         self.correlation = np.frombuffer(correlation, dtype=np.int64) if start else np.empty(0, np.int64)
@@ -136,7 +138,7 @@ class Launches:
         known: dict[tuple[int | None, int | None], int] = {}
         rows = trace.rows(
             'SELECT process, correlation, start, COALESCE("end", start), name, thread FROM calls '
-            "WHERE correlation > 0 AND start NOT NULL"
+            f"WHERE correlation BETWEEN 1 AND {_CORRELATIONS - 1}"
         )
         while some := list(itertools.islice(rows, _AT_ONCE)):
             # Of several calls with one id in one process the first is the outer one. Where an index comes twice in an

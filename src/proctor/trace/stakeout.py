@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from proctor.rows import UserError
 from proctor.trace.configurations import Group, configuration, grouped
 from proctor.trace.gpu_limits import GpuLimits
 from proctor.trace.kernel_choice import Kernel, choose
@@ -37,8 +36,6 @@ class Watch:
         import numpy as np
 
         self._launches = launches = Launches(trace, [kernel.id for kernel in kernels])
-        if not len(launches):
-            raise UserError("none of its launches has a start and an end", where=str(trace.path))
         self._ranges = find_ranges(trace, launches) if nvtx else None
         self._names = trace.text(name for name, _ in launches.calls if name is not None)
         limits = GpuLimits(trace, gpu)
@@ -62,7 +59,7 @@ class Watch:
             self._described(number, group, gpus) for number, group in enumerate(groups[:_MOST_CONFIGURATIONS], 1)
         ]
         total = int(launches.duration.sum())
-        everything = trace.one('SELECT SUM("end" - start) FROM kernels WHERE "end" >= start') or 0
+        everything = trace.one('SELECT SUM("end" - start) FROM kernels') or 0
         missing = int((launches.call == NONE).sum())
         return StakeOut(
             kernels=tuple(kernels),
@@ -75,9 +72,8 @@ class Watch:
             more_configurations=len(groups) - len(described),
             gpus=tuple(gpus),
             slowest=tuple(self._slowest(groups)),
-            incomplete=launches.incomplete,
             without_call=missing,
-            remarks=tuple(remarks_of(trace, described, gpus, missing, launches.incomplete, limits)),
+            remarks=tuple(remarks_of(trace, described, gpus, missing, limits)),
         )
 
     def _described(self, number: int, group: Group, gpus: Sequence[Limits]) -> Configuration:

@@ -141,7 +141,6 @@ class StakeOut(msgspec.Struct, frozen=True, kw_only=True):
         more_configurations: those not described.
         gpus: limits of the GPUs they ran on, as far as known.
         slowest: launches furthest above the median of their configuration, among its outliers; at most 20.
-        incomplete: rows of the trace without start or end, left out.
         without_call: launches whose API call the trace does not have.
         remarks: what a reader must know before trusting the figures.
     """
@@ -156,6 +155,5 @@ class StakeOut(msgspec.Struct, frozen=True, kw_only=True):
     more_configurations: int
     gpus: tuple[Limits, ...]
     slowest: tuple[Launch, ...]
-    incomplete: int
     without_call: int
     remarks: tuple[str, ...]

@@ -14,15 +14,15 @@ BIG_SHARED = 65_536
 
 
 def remarks_of(
-    trace: Trace, found: Sequence[Configuration], gpus: Sequence[Limits], missing: int, incomplete: int, user: GpuLimits
+    trace: Trace, found: Sequence[Configuration], gpus: Sequence[Limits], missing: int, user: GpuLimits
 ) -> Iterator[str]:
     """The remarks, the gravest first."""
-    yield from trace_remarks(trace, missing, incomplete)
+    yield from trace_remarks(trace, missing)
     yield from gpu_remarks(gpus, unknown=any(each.gpu is None for each in found), user=user)
     yield from occupancy_remarks(found)
 
 
-def trace_remarks(trace: Trace, missing: int, incomplete: int) -> Iterator[str]:
+def trace_remarks(trace: Trace, missing: int) -> Iterator[str]:
     """What the trace lacks."""
     if missing:
         why = (
@@ -31,8 +31,6 @@ def trace_remarks(trace: Trace, missing: int, incomplete: int) -> Iterator[str]:
             else "the trace has no API calls"
         )
         yield f"{missing:,} launches have no API call here: {why}; latencies are of the others"
-    if incomplete:
-        yield f"{incomplete:,} rows without a start or an end were left out"
 
 
 def gpu_remarks(gpus: Sequence[Limits], *, unknown: bool, user: GpuLimits) -> Iterator[str]:
