@@ -7,14 +7,11 @@ from collections.abc import Callable
 import msgspec
 
 from proctor.rows import UserError
-from proctor.trace.device_work import Device, device_work, devices_of, refuse_unseen_graphs
 from proctor.trace.diff.changes import Change, of_sum
 from proctor.trace.diff.repeats import Iterations
 from proctor.trace.diff.sides import COMMUNICATION, Kind, Side
 from proctor.trace.diff.split import Amount
-from proctor.trace.intervals import Coverage, covered
-
-_COMPUTE, _COMMUNICATION, _OTHER = range(3)
+from proctor.trace.exposure import Busy, busy
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,24 +43,6 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     def delta(self) -> float | None:
         """B's value less A's."""
         return None if self.a is None or self.b is None else self.b - self.a
-
-
-class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the GPUs of one side did something, summed over GPUs; ns.
-
-    Attributes:
-        devices: GPUs that did something.
-        busy: union of everything that ran.
-        idle: the rest of the time from a GPU's first work to its last.
-        communication: union of communication kernels.
-        exposed: the part of it during which no other kernel ran on that GPU.
-    """
-
-    devices: int
-    busy: int
-    idle: int
-    communication: int
-    exposed: int
 
 
 class _Metric(msgspec.Struct, frozen=True):
@@ -110,7 +89,7 @@ METRICS = tuple(metric.name for metric in _METRICS)
 def totals(a: Side, b: Side, changes: tuple[Change, ...], iterations: Iterations | None) -> tuple[Total, ...]:
     """Every total of both windows as captured, and per repetition."""
     try:
-        one, two = busy(a), busy(b)
+        one, two = _busy(a), _busy(b)
         unseen = ""
     except UserError as error:
         one = two = Busy(devices=0, busy=0, idle=0, communication=0, exposed=0)
@@ -159,29 +138,5 @@ def _bytes(side: Side) -> int:
     return sum(work.bytes for work in side.works.values() if work.kind is Kind.COPY)
 
 
-def busy(side: Side) -> Busy:
-    """Unions per GPU, one pass in order of time.
-
-    Raises:
-        UserError: graphs ran whose work the trace does not show.
-    """
-    refuse_unseen_graphs(side.trace, "busy and idle time")
-    device_of = devices_of(side.trace)
-    communicates = {number for work in side.kernels if work.category == COMMUNICATION for number in work.ids}
-    coverages: dict[Device, Coverage] = {}
-    spans: dict[Device, tuple[int, int]] = {}
-    for work in device_work(side.trace):
-        device = device_of(work.process, work.device)
-        kind = _OTHER if work.view != "kernels" else _COMMUNICATION if work.what in communicates else _COMPUTE
-        coverages.setdefault(device, Coverage(kinds=3)).add(work.start, work.end, kind)
-        first, last = spans.get(device, (work.start, work.end))
-        spans[device] = (first, max(last, work.end))
-    times = [coverage.close() for coverage in coverages.values()]
-    ran = sum(sum(time.values()) for time in times)
-    return Busy(
-        devices=len(times),
-        busy=ran,
-        idle=sum(last - first for first, last in spans.values()) - ran,
-        communication=sum(covered(time, [_COMMUNICATION]) for time in times),
-        exposed=sum(covered(time, [_COMMUNICATION]) - covered(time, [_COMMUNICATION, _COMPUTE]) for time in times),
-    )
+def _busy(side: Side) -> Busy:
+    return busy(side.trace, {n for work in side.kernels if work.category == COMMUNICATION for n in work.ids})
