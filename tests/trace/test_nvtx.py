@@ -293,6 +293,19 @@ def test_a_real_capture_of_two_ranks_against_plain_arithmetic(real: Real, name: 
         assert row.gpu_sum_ns == sum(kernels[process]) or row.operations > row.kernels
 
 
+def test_annotations_of_the_pytorch_profiler_are_ranges_too(samples: Path) -> None:
+    with open_trace(samples / "kineto/h100_bert_small.json.gz") as trace:
+        found = project(trace)
+        figures = by_name(found)
+        assert (figures["ProfilerStep#6"].kernels, figures["ProfilerStep#6"].domain) == (60, "")
+        linear = figures["aten::linear"]
+        assert (linear.count, linear.kernels, linear.domain) == (26, 26, "PyTorch operators")
+        assert found.outside.operations == found.unlaunched.operations == 0
+        kernels = 'SELECT sum("end" - start) FROM kernels'
+        copies = 'SELECT sum("end" - start) FROM copies'
+        assert figures["ProfilerStep#6"].gpu_sum_ns == trace.one(kernels) + trace.one(copies)
+
+
 def test_processes_of_a_virtual_machine_keep_their_whole_id(export: Export) -> None:
     export.annotation("step", 0, 100, pid=5).launch("k", 1, 10, 20, pid=5)
     with open_trace(export.close()) as trace:

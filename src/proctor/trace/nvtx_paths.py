@@ -119,7 +119,8 @@ class Texts:
         """The name of a domain; empty for the default domain, ``domain 3`` where the trace does not name it."""
         if not domain:
             return ""
-        return self._domains.get((process, domain), f"domain {domain}")
+        named = self._domains.get((process, domain)) or self._domains.get((None, domain))
+        return named or f"domain {domain}"
 
     def _string(self, text_id: int | None) -> str:
         if text_id is None:
@@ -136,4 +137,5 @@ def _domains(trace: Trace) -> dict[tuple[int | None, int], str]:
         "SELECT process, domain, COALESCE(text, (SELECT s.text FROM strings s WHERE s.id = text_id)) "
         "FROM annotations WHERE kind = ? AND domain IS NOT NULL"
     )
+    # A row without a thread, hence without a process, names the domain for all of them.
     return {(process, domain): str(text or "") for process, domain, text in trace.rows(sql, (_DOMAIN_CREATED,))}

@@ -71,9 +71,10 @@ def parse_time(text: str) -> int:
         UserError: it is none.
     """
     match = _TIME.fullmatch(text.strip())
-    if match is None or match[2] not in _UNITS:
+    time = None if match is None or match[2] not in _UNITS else Decimal(match[1]) * _UNITS[match[2]]
+    if time is None or time != int(time):
         raise UserError(f"{text!r} is no time", fix="write 12345 (nanoseconds), 800us, 1.5ms or 2s")
-    return int(Decimal(match[1]) * _UNITS[match[2]])
+    return int(time)
 
 
 def parse_kinds(text: str | None) -> list[Kind] | None:

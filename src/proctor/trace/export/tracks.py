@@ -91,7 +91,8 @@ class Tracks:
         elif event.thread is None:
             name, place = "no thread", (1, event.process or 0, 0, 0, 0)
         else:
-            name = f"thread {tid_of(event.thread)} {self._threads.get(event.thread, '')}".rstrip()
+            known = self._threads.get(event.thread, "")
+            name = known if known.startswith("thread ") else f"thread {tid_of(event.thread)} {known}".rstrip()
             place = (1, event.process or 0, 0, 0, event.thread)
         order = (*place, _ORDER.index(group), lane)
         name = f"{name}, {group}" if group else name

@@ -62,6 +62,7 @@ class Painter {
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     this.letter = context.measureText("abcdefgh_0123456").width / 16;
+    this.lines();
     for (const line of this.layout.lines) {
       const top = line.top - view.scroll + AXIS;
       if (top + line.height < AXIS || top > this.height) continue;
@@ -125,23 +126,31 @@ class Painter {
     this.context.strokeRect(this.x(first[index]), top + 1, Math.max(2, (last[index] - first[index]) * this.scale), ROW - 2);
   }
 
-  axis() {
+  /** The times at which lines are drawn, and where they are. */
+  ticks() {
+    const { from, to } = this.view;
+    const step = roundStep((to - from) / Math.max(1, (this.width - LABELS) / 110));
+    const ticks = [];
+    for (let time = Math.ceil(from / step) * step; time <= to; time += step) ticks.push([time, Math.round(this.x(time)) + 0.5]);
+    return ticks;
+  }
+
+  lines() {
     const context = this.context;
-    context.fillStyle = this.soft;
-    context.fillRect(0, 0, this.width, AXIS);
-    const step = roundStep((this.view.to - this.view.from) / Math.max(1, (this.width - LABELS) / 110));
     context.strokeStyle = this.line;
     context.lineWidth = 1;
-    for (let time = Math.ceil(this.view.from / step) * step; time <= this.view.to; time += step) {
-      const x = Math.round(this.x(time)) + 0.5;
+    for (const [, x] of this.ticks()) {
       context.beginPath();
       context.moveTo(x, AXIS - 5);
       context.lineTo(x, this.height);
-      context.globalAlpha = 0.5;
       context.stroke();
-      context.globalAlpha = 1;
-      this.text(spanText(time), x + 3, AXIS / 2, 105, this.muted);
     }
+  }
+
+  axis() {
+    this.context.fillStyle = this.soft;
+    this.context.fillRect(0, 0, this.width, AXIS);
+    for (const [time, x] of this.ticks()) this.text(spanText(time), x + 3, AXIS / 2, 105, this.muted);
   }
 
   text(text, x, y, room, colour) {

@@ -95,6 +95,7 @@ class Viewer {
 
   wheel(event) {
     event.preventDefault();
+    this.tooltip.hidden = true;
     const amount = event.deltaY * (event.deltaMode === 1 ? 16 : 1);
     if (event.offsetX < LABELS) this.scroll(amount);
     else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || amount) / 1000);
