@@ -44,6 +44,16 @@ def json_line(event: str, **fields: Any) -> None:
         _drop(sys.stdout)
 
 
+def write(text: str) -> bool:
+    """Prints text for machines, such as lines of CSV, as it is. False where nobody reads any more."""
+    try:
+        typer.echo(text, nl=False)
+    except BrokenPipeError:
+        _drop(sys.stdout)
+        return False
+    return True
+
+
 def visible(text: str) -> str:
     """`text` with everything that cannot be seen spelled out: models and data may hold what commands a terminal."""
     return "".join(c if c.isprintable() or c in " \n\t" else repr(c)[1:-1] for c in text)

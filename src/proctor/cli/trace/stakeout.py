@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from proctor.cli.output import counted, json_line, stdout, table, visible
+from proctor.cli.output import counted, json_line, stdout, table, visible, write
 from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
 
@@ -93,10 +93,11 @@ def _write_csv(launches: Iterable[Launch]) -> None:
     for number, launch in enumerate(launches, start=1):
         rows.writerow([visible(cell) if isinstance(cell, str) else cell for cell in msgspec.structs.astuple(launch)])
         if number % _CSV_AT_ONCE == 0:
-            typer.echo(text.getvalue(), nl=False)
+            if not write(text.getvalue()):
+                return
             text.seek(0)
             text.truncate()
-    typer.echo(text.getvalue(), nl=False)
+    write(text.getvalue())
 
 
 def _show(watched: Watch, limit: int, *, launches: bool) -> None:

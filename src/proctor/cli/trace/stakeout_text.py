@@ -22,7 +22,7 @@ def head(found: StakeOut) -> Iterator[str]:
     if len(found.kernels) > _KERNELS_SHOWN:
         yield f"and {counted(len(found.kernels) - _KERNELS_SHOWN, 'other kernel')}"
     yield (
-        f"{counted(found.launches, 'launch').replace('launchs', 'launches')}, {found.total / 1e6:,.3f} ms, "
+        f"{found.launches:,} {'launch' if found.launches == 1 else 'launches'}, {found.total / 1e6:,.3f} ms, "
         f"{found.share:.1%} of the time of all kernels; from {found.first / 1e9:,.6f} s to {found.last / 1e9:,.6f} s"
     )
     for limits in found.gpus:
