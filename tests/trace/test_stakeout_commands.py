@@ -102,6 +102,7 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     assert len(lines(run("occupancy", path, "--json"))[0]["name"]) > 3000
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_ends_the_list(several: Path) -> None:
     export = Export(several.with_name("long.sqlite")).gpu()
     for at in range(5000):
