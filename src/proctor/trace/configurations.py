@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -87,32 +87,15 @@ def configuration(
         names: of the API functions, by id.
         ranges: the paths of NVTX ranges by `Launches.path`; None where they were not looked up.
     """
-    kind, at = group.kind, group.at
-    held, executed, count = _held(group)
+    at = group.at
     places, more = _places(group, launches)
     called = at[launches.call[at] != NONE]
     later = called[launches.start[called] >= launches.returned[called]]
     return Configuration(
         number=number,
-        kernel=kind.name,
         launches=len(at),
-        grid=grid_of(kind),
-        block=(kind.block_x, kind.block_y, kind.block_z),
-        cluster=(kind.cluster_x, kind.cluster_y, kind.cluster_z),
-        registers=kind.registers,
-        static_shared=kind.static_shared,
-        dynamic_shared=kind.dynamic_shared,
-        local_per_thread=kind.local_per_thread,
-        shared_executed=group.shared_executed,
-        max_active_clusters=kind.max_active_clusters,
-        launch_type=kind.launch_type,
-        in_graph=bool(kind.in_graph),
-        in_green_context=bool(kind.in_green_context),
         gpu=gpu,
-        occupancy=held,
-        occupancy_executed=executed,
-        waves=count,
-        reported_occupancy=kind.reported_occupancy,
+        **_asked(group),
         times=spread_of(launches.duration[at]),
         outliers=outliers_of(launches.duration[at]),
         drift=drift_of(launches.start[at], launches.duration[at]),
@@ -124,6 +107,31 @@ def configuration(
         more_places=more,
         ranges=None if ranges is None else _ranges(launches, at, ranges),
     )
+
+
+def _asked(group: Group) -> dict[str, Any]:
+    """The fields of a `Configuration` that say what was launched, and how much of a GPU it fills."""
+    kind = group.kind
+    held, executed, count = _held(group)
+    return {
+        "kernel": kind.name,
+        "grid": grid_of(kind),
+        "block": (kind.block_x, kind.block_y, kind.block_z),
+        "cluster": (kind.cluster_x, kind.cluster_y, kind.cluster_z),
+        "registers": kind.registers,
+        "static_shared": kind.static_shared,
+        "dynamic_shared": kind.dynamic_shared,
+        "local_per_thread": kind.local_per_thread,
+        "shared_executed": group.shared_executed,
+        "max_active_clusters": kind.max_active_clusters,
+        "launch_type": kind.launch_type,
+        "in_graph": bool(kind.in_graph),
+        "in_green_context": bool(kind.in_green_context),
+        "occupancy": held,
+        "occupancy_executed": executed,
+        "waves": count,
+        "reported_occupancy": kind.reported_occupancy,
+    }
 
 
 def grid_of(kind: Kind) -> Three:
