@@ -14,6 +14,7 @@ from proctor.engines import http_server
 from proctor.engines.base import EngineConfig, IterFeed
 from proctor.engines.http_server import Busy
 from proctor.engines.openai import OpenAIEngine
+from proctor.engines.openai_tokens import Token
 from proctor.engines.sampling import row_seed
 from proctor.rows import ErrorKind, Message, Request, Response, TextPart, UserError
 from tests.engines.chat_server import ChatServer, completion, failure, text_of
@@ -119,6 +120,60 @@ def test_logprobs_are_asked_for_and_read(server: ChatServer):
     found = answers(loaded(server), [ask(1, logprobs=True), ask(2)])
     assert found[1].logprobs == (-0.5, -0.25)
     assert found[2].logprobs is None
+
+
+def chosen(token: str, logprob: float, *top: tuple[str, float], **more: Any) -> dict[str, Any]:
+    rivals = [{"token": name, "logprob": value} for name, value in top]
+    return {"token": token, "logprob": logprob, "top_logprobs": rivals, **more}
+
+
+def test_the_most_likely_tokens_are_asked_for_and_ranked(server: ChatServer):
+    content = [
+        chosen("token_id:7", -0.5, ("token_id:9", -1.0), ("token_id:7", -0.5), ("token_id:9", -1.0)),
+        chosen("token_id:3", -2.0, ("token_id:5", -0.5), ("token_id:4", -0.5)),
+    ]
+    server.answer = lambda body, seen: completion(logprobs={"content": content}, token_ids=[7, 3])
+    engine = loaded(server, token_ids=True)
+    response = only(answers(engine, [ask(1, top_logprobs=2)]))
+    assert response.token_ids == (7, 3)
+    assert response.logprobs is None
+    assert response.top_logprobs == (((7, -0.5), (9, -1.0)), ((4, -0.5), (5, -0.5)))
+    (body,) = server.bodies
+    assert (body["logprobs"], body["top_logprobs"]) == (True, 2)
+    assert (body["return_token_ids"], body["return_tokens_as_token_ids"]) == (True, True)
+
+
+def test_tokens_without_ids_get_some_of_their_bytes(server: ChatServer):
+    content = [
+        chosen("fine", -0.5, ("fine", -0.5), (" fine", -1.0)),
+        chosen("\ufffd", -0.5, ("\ufffd", -0.5), bytes=[226]),
+        chosen(" fine", -0.1, (" fine", -0.1)),
+    ]
+    server.answer = lambda body, seen: completion(logprobs={"content": content})
+    response = only(answers(loaded(server), [ask(1, logprobs=True, top_logprobs=2)]))
+    assert response.top_logprobs is not None
+    fine, spaced = response.top_logprobs[0]
+    assert response.token_ids == (fine[0], Token(0.0, "", [226]).id, spaced[0])
+    assert len(set(response.token_ids)) == 3
+    assert all(-(2**31) <= token < 0 for token in response.token_ids)
+    assert response.logprobs == (-0.5, -0.5, -0.1)
+    assert "return_token_ids" not in server.bodies[0]
+
+
+def test_ids_of_bytes_are_the_same_everywhere():
+    assert Token(0.0, "fine").id == Token(-1.0, "other text", list(b"fine")).id == -1760566823
+    assert Token(0.0, "token_id:x").id < 0
+
+
+def test_a_server_without_log_probabilities_leaves_them_out(server: ChatServer):
+    response = only(answers(loaded(server), [ask(1, logprobs=True, top_logprobs=2)]))
+    assert (response.token_ids, response.logprobs, response.top_logprobs) == ((), None, None)
+
+
+def test_forced_tokens_are_refused_without_asking(server: ChatServer):
+    response = only(answers(loaded(server), [ask(1, forced=(1, 2))]))
+    assert kind(response) is ErrorKind.INFER_REJECTED
+    assert server.bodies == []
 
 
 def test_finish_reasons(server: ChatServer):

@@ -50,6 +50,18 @@ def test_a_draw_depends_on_seed_and_row_only():
     assert not torch.equal(first, other_seed(None, torch.tensor([SCORES]))[0])
 
 
+def test_a_forced_row_chooses_what_it_is_told_to():
+    rows = [decoding.new_row(ask(id_, forced=(4, 1)), "cpu") for id_ in range(2)]
+    rows[1].token_ids.append(4)
+    assert decoding.Choose(rows)(None, torch.tensor([SCORES] * 2)).argmax(-1).tolist() == [4, 1]
+
+
+def test_a_forced_row_needs_no_draw_even_where_it_is_hot():
+    row = decoding.new_row(ask(1, forced=(3,), temperature=1.0), "cpu")
+    assert row.generator is None
+    assert decoding.Choose([row])(None, torch.tensor([SCORES])).argmax(-1).tolist() == [3]
+
+
 def test_the_scores_themselves_are_not_changed():
     scores = torch.tensor([SCORES])
     choose = decoding.Choose([decoding.new_row(ask(7, temperature=1.0), "cpu")])

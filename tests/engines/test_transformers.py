@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from collections.abc import Iterator
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proctor.engines.base import EngineConfig, IterFeed
 from proctor.engines.transformers import TransformersEngine
 from proctor.rows import ErrorKind, Request, Response, UserError
+from tests.engines.ties import logprobs_after
 from tests.engines.tiny import answers, ask, ask_scene, picture
 
 pytestmark = pytest.mark.model
@@ -146,6 +149,97 @@ def test_logprobs_of_a_sampled_row_are_those_of_the_model(engine: TransformersEn
     assert hot is not None
     assert greedy is not None
     assert sum(hot) < sum(greedy)
+
+
+def test_the_most_likely_tokens_are_told_in_order(engine: TransformersEngine):
+    two, five, none = ask_scene(0, max_tokens=5, top_logprobs=2), ask_scene(1, max_tokens=5, top_logprobs=5), ask(2)
+    found = answers(engine, [two, replace(five, sampling=replace(five.sampling, logprobs=True)), none])
+    assert (found[0].logprobs, found[2].top_logprobs) == (None, None)
+    assert found[0].top_logprobs is not None
+    assert [len(position) for position in found[0].top_logprobs] == [2] * 5
+    assert [position[0][0] for position in found[0].top_logprobs] == list(found[0].token_ids)
+    assert found[1].top_logprobs is not None
+    assert [len(position) for position in found[1].top_logprobs] == [5] * 5
+    for logprob, token, position in zip(
+        found[1].logprobs or (), found[1].token_ids, found[1].top_logprobs, strict=True
+    ):
+        assert position[0] == (token, logprob)
+        assert [value for _, value in position] == sorted((value for _, value in position), reverse=True)
+
+
+def test_the_whole_vocabulary_is_a_distribution(engine: TransformersEngine):
+    (position,) = answers(engine, [ask_scene(0, max_tokens=1, top_logprobs=10_000)])[0].top_logprobs or ()
+    assert len({token for token, _ in position}) == len(position) == 512
+    assert sum(math.exp(value) for _, value in position) == pytest.approx(1, abs=1e-5)
+
+
+def test_forced_tokens_are_chosen_and_scored_by_the_model(engine: TransformersEngine):
+    wanted = {"max_tokens": 8, "logprobs": True, "top_logprobs": 3}
+    free = answers(engine, [ask_scene(0, **wanted)])[0]
+    again = answers(engine, [ask_scene(0, **wanted, forced=free.token_ids)])[0]
+    assert again == free
+    odd = (*free.token_ids[:3], 100, 101, 102)
+    forced = answers(engine, [ask_scene(0, **wanted, forced=odd, temperature=1.0, stop=(free.text or "",))])[0]
+    assert forced.token_ids == odd
+    assert forced.finish_reason == "length"
+    assert forced.logprobs is not None
+    assert forced.top_logprobs is not None
+    assert free.logprobs is not None
+    assert free.top_logprobs is not None
+    assert forced.logprobs[:3] == free.logprobs[:3]
+    assert forced.top_logprobs[:4] == free.top_logprobs[:4]
+    assert forced.logprobs[3] < free.logprobs[3]
+
+
+def test_a_forced_answer_is_scored_as_the_models_own_forward_pass_does(engine: TransformersEngine):
+    """An oracle beside the engine: prompt and answer in one pass."""
+    tokens = (40, 41, 42, 43)
+    request = ask_scene(3, logprobs=True, forced=tokens)
+    told = answers(engine, [request])[3].logprobs
+    assert told is not None
+    for place, token in enumerate(tokens):
+        expected = logprobs_after(engine._loaded, request, tokens[:place])[token]
+        assert told[place] == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_rows_are_forced_beside_others_that_are_not(engine: TransformersEngine):
+    rows = [ask_scene(number, max_tokens=2 + number) for number in range(4)]
+    alone = answers(engine, rows)
+    forced = replace(rows[2], sampling=replace(rows[2].sampling, forced=(50,) * 9))
+    beside = answers(engine, [rows[0], rows[1], forced, rows[3]])
+    assert beside[2].token_ids == (50,) * 9
+    assert all(beside[number].token_ids == alone[number].token_ids for number in (0, 1, 3))
+
+
+def test_tokens_that_cannot_be_forced_cost_their_row(engine: TransformersEngine):
+    rows = {
+        1: ask(1, forced=(512,)),
+        2: ask(2, forced=(-1,)),
+        3: ask(3, forced=(2, 40)),
+        4: ask(4, forced=(40,) * 256),
+        5: ask(5, forced=(40, 2)),
+    }
+    found = answers(engine, rows.values())
+    assert kinds(found) == {**dict.fromkeys((1, 2, 3, 4), ErrorKind.INFER_REJECTED), 5: None}
+    assert found[5].finish_reason == "stop"
+
+
+def test_padding_moves_no_token(random_model: Path):
+    rows = [ask_scene(number, max_tokens=6) for number in range(4)]
+    plain, padded = loaded(random_model), loaded(random_model, options={"pad_to_multiple_of": 64})
+    widths = []
+    take_down = padded._loaded._inputs
+
+    def inputs(some: Any) -> Any:
+        made = take_down(some)
+        widths.append(made["input_ids"].shape[1])
+        return made
+
+    padded._loaded._inputs = inputs  # type: ignore[method-assign]
+    for row in rows:
+        one, other = answers(plain, [row])[row.id], answers(padded, [row])[row.id]
+        assert (one.token_ids, one.prompt_tokens) == (other.token_ids, other.prompt_tokens)
+    assert set(widths) == {64}
 
 
 def test_an_answer_ends_before_the_stop_text(engine: TransformersEngine):

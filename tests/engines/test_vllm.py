@@ -41,6 +41,11 @@ def everything(random_model: Path, vllm_python: Path, tmp_path_factory: pytest.T
         Job("nothing", []),
         Job("limits", [ask_scene(number, max_tokens=1 + number) for number in range(8)]),
         Job("logprobs", [ask_scene(0, max_tokens=5, logprobs=True), ask_scene(1, max_tokens=5)]),
+        Job("top", [ask_scene(0, max_tokens=5, logprobs=True, top_logprobs=3), ask_scene(1, max_tokens=5)]),
+        Job("only top", [ask_scene(0, max_tokens=5, top_logprobs=1)]),
+        Job("sampled top", [ask_scene(3, max_tokens=6, temperature=1.0, logprobs=True, top_logprobs=2)]),
+        Job("too many", [ask_scene(0, max_tokens=2, top_logprobs=21), ask_scene(1, max_tokens=2)]),
+        Job("forced", [ask_scene(0, forced=(40, 41)), ask_scene(1, max_tokens=2)]),
         Job("sampled together", [*SAMPLED, ask_scene(100, max_tokens=3)]),
         Job("sampled alone", SAMPLED[3:4]),
         Job("other seed", [ask_scene(3, max_tokens=6, temperature=1.0, top_p=0.9, seed=1)]),
@@ -138,6 +143,39 @@ def test_logprobs_are_those_of_the_chosen_tokens(results: dict[str, Result]):
     assert logprobs is not None
     assert len(logprobs) == len(found[0].token_ids) == 5
     assert all(-6.24 < logprob <= 0 for logprob in logprobs)
+
+
+def test_the_most_likely_tokens_are_told_in_order(results: dict[str, Result]):
+    found = by_id(results["top"])
+    assert (found[1].logprobs, found[1].top_logprobs) == (None, None)
+    assert found[0].token_ids == by_id(results["logprobs"])[0].token_ids
+    assert found[0].logprobs == by_id(results["logprobs"])[0].logprobs
+    assert found[0].top_logprobs is not None
+    for token, logprob, top in zip(found[0].token_ids, found[0].logprobs or (), found[0].top_logprobs, strict=True):
+        assert top[0] == (token, logprob)
+        assert len({id_ for id_, _ in top}) == len(top) == 3
+        assert [value for _, value in top] == sorted((value for _, value in top), reverse=True)
+    (only,) = by_id(results["only top"]).values()
+    assert only.logprobs is None
+    assert only.top_logprobs == tuple(top[:1] for top in found[0].top_logprobs)
+
+
+def test_a_drawn_token_is_told_beside_the_most_likely_ones(results: dict[str, Result]):
+    (found,) = by_id(results["sampled top"]).values()
+    assert found.top_logprobs is not None
+    assert found.logprobs is not None
+    assert {len(top) for top in found.top_logprobs} == {2}
+    drawn = list(zip(found.token_ids, found.logprobs, found.top_logprobs, strict=True))
+    assert any(token not in dict(top) for token, _, top in drawn)
+    assert all(logprob <= top[1][1] for token, logprob, top in drawn if token not in dict(top))
+
+
+def test_what_this_vllm_cannot_do_costs_the_row_that_asks(results: dict[str, Result]):
+    assert kinds(results["too many"]) == {0: ErrorKind.INFER_REJECTED, 1: None}
+    assert kinds(results["forced"]) == {0: ErrorKind.INFER_REJECTED, 1: None}
+    failure = by_id(results["forced"])[0].failure
+    assert failure is not None
+    assert "was not started to replay tokens" in failure.message
 
 
 def test_sampled_rows_do_not_depend_on_their_neighbours(results: dict[str, Result]):
