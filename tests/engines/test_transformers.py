@@ -12,6 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from proctor.engines.base import EngineConfig, IterFeed
+from proctor.engines.capabilities import capabilities
+from proctor.engines.knobs import knobs_of, turned
 from proctor.engines.transformers import TransformersEngine
 from proctor.rows import ErrorKind, Request, Response, UserError
 from tests.engines.ties import logprobs_after
@@ -364,3 +366,35 @@ def test_a_gpu_that_is_not_there_is_named(random_model: Path, monkeypatch: pytes
 def test_streaming_needs_a_loaded_model(random_model: Path):
     with pytest.raises(RuntimeError, match=r"before load"):
         next(TransformersEngine(config(random_model)).stream(IterFeed(iter([])), lambda tokens: None))
+
+
+def test_every_value_of_every_knob_is_taken(random_model: Path):
+    """Those of the environment take effect in a process of their own only."""
+    plain = config(random_model)
+    rows = [ask_scene(number, max_tokens=3, logprobs=True) for number in range(3)]
+    turns = [
+        (knob, value) for knob in knobs_of(plain, {}) for value in knob.values if knob.place in ("config", "option")
+    ]
+    assert {knob.name for knob, _ in turns} == {"attention", "padding", "dtype"}
+    for knob, value in turns:
+        changed, _ = turned(plain, {}, knob, value)
+        engine = TransformersEngine(changed)
+        engine.check()
+        engine.load()
+        assert set(kinds(answers(engine, rows)).values()) == {None}, knob
+
+
+def test_the_reference_is_more_exact(random_model: Path):
+    """Of the same rows in 16, 32 and 64 bits the first two are further from the last the coarser they are."""
+    rows = [ask_scene(number, max_tokens=1, logprobs=True, top_logprobs=512) for number in range(4)]
+
+    def distribution(dtype: str) -> list[float]:
+        engine = TransformersEngine(replace(config(random_model), dtype=dtype))
+        engine.load()
+        found = answers(engine, rows)
+        return [value for row in rows for (top,) in [found[row.id].top_logprobs or ()] for _, value in sorted(top)]
+
+    assert capabilities(config(random_model)).reference == "float64"
+    exact, single, half = (distribution(dtype) for dtype in ("float64", "float32", "bfloat16"))
+    far = [max(abs(a - b) for a, b in zip(some, exact, strict=True)) for some in (single, half)]
+    assert 0 < far[0] < 1e-4 < far[1] < 1
