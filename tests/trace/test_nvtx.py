@@ -201,6 +201,7 @@ def test_a_trace_without_ranges_is_refused_by_name(export: Export) -> None:
     export.launch("k", 0, 100, 200)
     with open_trace(export.close()) as trace:
         assert len(innermost(trace).paths) == 1
+        assert list(trace.rows(f"SELECT correlation, path FROM {RANGE_OF_LAUNCH}")) == [(1, OUTSIDE)]
         with pytest.raises(UserError, match="annotations"):
             project(trace)
 

@@ -66,6 +66,12 @@ def innermost(trace: Trace) -> Enclosed:
         f"CREATE TEMP TABLE {RANGE_OF_LAUNCH} (process INTEGER, correlation INTEGER, path INTEGER, "
         "PRIMARY KEY (process, correlation)) WITHOUT ROWID"
     )
+    if not trace.has("annotations"):
+        trace.run(
+            f"INSERT OR IGNORE INTO {RANGE_OF_LAUNCH} "
+            f"SELECT process, correlation, {OUTSIDE} FROM calls WHERE correlation > 0"
+        )
+        return _KNOWN.setdefault(trace, Enclosed(walk.paths, walk.tallies))
     launches = ((call.process, call.correlation, call.path) for call in walk.calls() if call.correlation)
     # A correlation id that comes twice in a process keeps its first call: the outer one of two nested calls.
     trace.connection.executemany(f"INSERT OR IGNORE INTO {RANGE_OF_LAUNCH} VALUES (?, ?, ?)", launches)
