@@ -158,13 +158,10 @@ def _tool(document: Document) -> str:
 
 
 def _notes(counts: dict[str, int], unreadable: int) -> list[Note]:
-    found = [
-        Note(
-            "left_out", Severity.INFO, f"{counts[category]:,} {what} ({category}) are not read", "no figure needs them"
-        )
-        for category, what in _LEFT_OUT.items()
-        if counts.get(category)
-    ]
+    found: list[Note] = []
+    left = [f"{counts[category]:,} {what} ({category})" for category, what in _LEFT_OUT.items() if counts.get(category)]
+    if left:
+        found.append(Note("left_out", Severity.INFO, f"not read: {', '.join(left)}", "no figure needs them"))
     if unreadable:
         found.append(
             Note(

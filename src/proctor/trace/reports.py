@@ -76,8 +76,10 @@ def _export(nsys: str, report: Path, target: Path) -> None:
         )
     except OSError as error:
         raise UserError(f"nsys does not run: {error.strerror}", where=nsys) from error
-    if done.returncode == 0 and target.is_file() and target.stat().st_size:
-        return
+    if done.returncode == 0 and target.is_file():
+        with target.open("rb") as file:
+            if file.read(16) == b"SQLite format 3\x00":
+                return
     lines = [" ".join(line.split()) for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
     said = " | ".join(lines[-3:])[-_SHOWN:] or "nothing"
     raise UserError(

@@ -99,6 +99,7 @@ def _fetched(trace: Trace, cursor: sqlite3.Cursor, refused: list[str], sql: str)
 
 def _shadow(trace: Trace) -> None:
     """Puts a view before each table of names and values, which keeps what is of the environment to itself."""
+    trace.run("SELECT 1 FROM pragma_table_info('StringIds')")  # SQLite sets it up at its first use: not a read
     tables = trace.rows("SELECT name FROM main.sqlite_master WHERE type = 'table' LIMIT 2000")
     for name in [str(name) for (name,) in tables if _SECRET.search(str(name))]:
         columns = [str(row[1]) for row in trace.rows(f"PRAGMA main.table_info({quoted(name)})")]

@@ -134,7 +134,7 @@ def look(connection: sqlite3.Connection, tables: Mapping[str, str | None]) -> Su
         dangling_exact=exact,
         nameless=_one(connection, f"SELECT count(*) FROM ({names}) WHERE name NOT IN (SELECT id FROM strings)"),
         no_process=no_process,
-        untimed_graphs=_one(connection, 'SELECT count(*) FROM graphs WHERE start IS NULL OR "end" IS NULL'),
+        untimed_graphs=_one(connection, 'SELECT count(*) FROM graphs WHERE start IS NULL AND "end" IS NULL'),
     )
 
 
