@@ -15,6 +15,7 @@ from proctor.cli.trace import (
     lineup,
     nvtx,
     occupancy,
+    overlap,
     sql,
     stakeout,
     summary,
@@ -42,6 +43,7 @@ app = typer.Typer(
 
 app.command("census")(census.census)
 app.command("gaps")(gaps.gaps)
+app.command("overlap")(overlap.overlap)
 app.command("timeline")(timeline.timeline)
 app.command("nvtx")(nvtx.nvtx)
 app.command("export")(export.export)
