@@ -80,7 +80,7 @@ def by_rank(trace: Trace, *, by: By = "name") -> Ranks:
 
 def _ranks(trace: Trace, processes: set[int]) -> tuple[Rank, ...]:
     devices: dict[int, set[int]] = defaultdict(set)
-    for process, device in trace.rows("SELECT DISTINCT process, device FROM kernels"):
+    for process, device in trace.rows("SELECT DISTINCT process, device FROM kernels WHERE device IS NOT NULL"):
         devices[process].add(device)
     ranks = [Rank(process, pid_of(process or 0), tuple(sorted(devices[process]))) for process in processes]
     return tuple(sorted(ranks, key=lambda rank: (rank.devices or (1 << 31,), rank.pid)))
