@@ -34,11 +34,11 @@ def test_what_is_planted_is_said(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.model
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_the_demo_accounts_for_every_row_and_shows_a_learning_curve(tmp_path: Path) -> None:
     rows = 150
     command = [sys.executable, "-m", "proctor", "demo", "--rows", str(rows), "--out", str(tmp_path / "d"), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=380)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=880)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout.splitlines()[-1])
     ledgers = outcome["reconciliation"]["checkpoints"]

@@ -68,7 +68,7 @@ def leaders(directory: Path) -> dict[int, bytes]:
 
 def at_work(directory: Path) -> tuple[int, list[int]]:
     """Waits for the first records; the one engine's leader and all of its processes."""
-    wait_until(lambda: any((directory / "run" / "results").glob("part-*.parquet")), seconds=240)
+    wait_until(lambda: any((directory / "run" / "results").glob("part-*.parquet")), seconds=480)
     ((leader, mark),) = leaders(directory).items()
     return leader, members(leader, mark)
 
