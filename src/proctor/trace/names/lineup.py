@@ -16,7 +16,7 @@ from proctor.trace.names.normal import Parts, parts
 OTHER = "other"
 """The category of what no rule fits."""
 
-_FUNCTION_CAP, _ARGUMENTS_CAP = 2_048, 16_384
+_FUNCTION_CAP, _ARGUMENTS_CAP = 2_048, 8_192
 _FIELDS = {"id", "category", "pattern", "inside", "why"}
 
 
@@ -64,7 +64,7 @@ class LineUp:
     def place(self, demangled: str) -> Placement:
         """The category of a kernel and the rule that says so.
 
-        Patterns see the first 2,048 characters of the function and the first 16,384 of its template arguments.
+        Patterns see the first 2,048 characters of the function and the first 8,192 of its template arguments.
         """
         name = capped(parts(demangled))
         return next((Placement(rule.category, rule.id) for rule in self.rules if rule.fits(name)), Placement(OTHER, ""))

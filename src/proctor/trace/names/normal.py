@@ -165,7 +165,7 @@ def _without_last_parameters(text: str) -> str:
     """`text` without the parentheses at its end."""
     if not text.endswith(")"):
         return text
-    depth = 0
+    depth = start = 0
     for match in re.finditer(r"[()]", text):
         if match[0] == "(":
             if depth == 0:
