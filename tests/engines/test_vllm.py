@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from proctor.engines.registry import make_engine
 from proctor.engines.sampling import cut_at_stop
 from proctor.rows import ErrorKind, Response
-from tests.engines.in_vllm import run_jobs, vllm_config
+from tests.engines.in_vllm import environment, run_jobs, vllm_config
 from tests.engines.tiny import answers, ask, ask_scene, picture
 from tests.engines.vllm_child import Job, Jobs, Result, Results
 
@@ -235,3 +236,17 @@ def test_transformers_runs_beside_a_torchvision_that_cannot_load(random_model: P
     here = make_engine(config)
     here.load()
     assert tokens(there) == {id_: response.token_ids for id_, response in answers(here, GOOD.values()).items()}
+
+
+def test_forced_tokens_are_handed_on_by_the_name_that_this_vllm_has(vllm_python: Path):
+    """Where it replays, that is: this build cannot, so only the request is looked at."""
+    code = (
+        "from proctor.engines.torchvision_shim import declare_missing_operators as d; d()\n"
+        "from proctor.engines.vllm_rows import _sampling_params\n"
+        "from proctor.rows import Request, Sampling\n"
+        "made = _sampling_params(Request(1, (), sampling=Sampling(max_tokens=9, forced=(4, 5, 6), top_logprobs=2)))\n"
+        "print(made.trace_decode_token_ids, made.max_tokens, made.logprobs)\n"
+    )
+    command = [str(vllm_python), "-c", code]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines()[-1] == "[4, 5, 6] 3 2"

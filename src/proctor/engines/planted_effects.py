@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 from collections.abc import Sequence
@@ -105,7 +106,7 @@ def prompt_units(request: Request, unit: str) -> tuple[str, ...]:
             if isinstance(part, TextPart):
                 units += part.text.split() if unit == "words" else part.text
             else:
-                units.append(f"[image {next(images, b'').hex()}]")
+                units.append(f"[image {hashlib.blake2b(next(images, b''), digest_size=16).hexdigest()}]")
     return tuple(units)
 
 
