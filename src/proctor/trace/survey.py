@@ -49,7 +49,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         extents: by view.
         silent: processes that launched kernels of which none was recorded, with the number of those calls.
         graph_launches: calls that launch a CUDA graph.
-        graph_nodes: whether kernels say that they are nodes of a graph.
+        graph_nodes: whether kernels say that they are nodes of a graph; not looked for where none was launched.
         dangling: kernels whose launching call is not in the trace.
         dangling_exact: False if there may be more.
         nameless: distinct names of kernels that ``StringIds`` does not have.
@@ -115,7 +115,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 def look(connection: sqlite3.Connection, tables: Mapping[str, str | None]) -> Survey:
     """Surveys the views of `connection`, as they are before repairs.
 
-    Some 0.5 s of CPU per million rows.
+    Some 0.5 s of CPU per million rows; `proctor.trace.opening` keeps the result for a large file.
 
     Raises:
         sqlite3.DatabaseError: the file is damaged.
@@ -124,12 +124,14 @@ def look(connection: sqlite3.Connection, tables: Mapping[str, str | None]) -> Su
     bare = Survey(extents=extents)
     dangling, exact = _dangling(connection, bare)
     no_process = bare.rows("kernels") > 0 and not any(p for p, _ in extents["kernels"].pairs)
+    launches = _count(connection, bare, _named(connection, "c*GraphLaunch*", "hipGraphLaunch*"))
+    nodes = "SELECT EXISTS (SELECT 1 FROM kernels WHERE graph_node > 0)"
     names = f"SELECT DISTINCT name FROM kernels WHERE {_SOUND}"
     return Survey(
         extents=extents,
         silent={} if no_process else _silent(connection, bare),
-        graph_launches=_count(connection, bare, _named(connection, "c*GraphLaunch*", "hipGraphLaunch*")),
-        graph_nodes=_one(connection, "SELECT EXISTS (SELECT 1 FROM kernels WHERE graph_node > 0)") == 1,
+        graph_launches=launches,
+        graph_nodes=(launches > 0 or tables["graphs"] is not None) and _one(connection, nodes) == 1,
         dangling=0 if no_process else dangling,
         dangling_exact=exact,
         nameless=_one(connection, f"SELECT count(*) FROM ({names}) WHERE name NOT IN (SELECT id FROM strings)"),
