@@ -94,15 +94,14 @@ def _told_apart(ours: Grain, theirs: Grain) -> tuple[Grain, Grain]:
     if not (ours.rounded and theirs.rounded):
         return ours, theirs
     fewer, more = sorted((ours, theirs), key=lambda grain: grain.values)
-    if fewer.kind != more.kind and fewer.one_decade:
-        fewer = fewer._replace(kind=more.kind)
-    elif fewer.kind != more.kind and more.one_decade:
-        more = more._replace(kind=fewer.kind)
-    if fewer.kind == more.kind:
-        places = [grain.decimals if grain.kind == "decimals" else grain.digits for grain in (fewer, more)]
-        # Very few values may all end in zeros by chance.
-        if places[0] == places[1] or (fewer.values < FEW_VALUES and places[0] < places[1]):
-            return more, more
+    kind = fewer.kind if more.one_decade else more.kind
+    places = [grain.decimals if kind == "decimals" else grain.digits for grain in (fewer, more)]
+    coarser, finer = (fewer, more) if places[0] <= places[1] else (more, fewer)
+    alike = places[0] == places[1] and (fewer.one_decade or fewer.kind == kind)
+    # Very few values may all end in zeros by chance.
+    if alike or coarser.values < FEW_VALUES:
+        finer = finer._replace(kind=kind)
+        return finer, finer
     return ours, theirs
 
 
