@@ -9,6 +9,7 @@ from importlib import resources
 import msgspec
 import xxhash
 
+from proctor.trace.antipatterns import Finding
 from proctor.trace.cache import cached, content_key
 from proctor.trace.census import Census, Line, kept_census
 from proctor.trace.kernel_choice import kernels_of
@@ -78,6 +79,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         kernels: the largest first.
         gap: the class of idle gaps with the most time; None where there are none.
         communication: kernels that exchange data between GPUs; None where there are none.
+        antipatterns: of transfers, those that the trace shows.
         risks: determinism, the largest share first.
         next: what to type next, and why.
     """
@@ -94,6 +96,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[Kernel, ...] = ()
     gap: Gap | None = None
     communication: Communication | None = None
+    antipatterns: tuple[Finding, ...] = ()
     risks: tuple[RiskShare, ...] = ()
     next: tuple[Step, ...] = ()
 
@@ -110,7 +113,7 @@ def summary(trace: Trace) -> Summary:
     census = kept_census(trace)
     kernels = tuple(_kernel(line) for line in census.lines)
     known = kernels_of(trace)
-    time = times_of(trace, known)
+    time = times_of(trace)
     return Summary(
         window_ns=window,
         calls=census.calls,
@@ -124,6 +127,7 @@ def summary(trace: Trace) -> Summary:
         kernels=kernels[:_KERNELS],
         gap=time.gap,
         communication=time.communication,
+        antipatterns=time.antipatterns,
         risks=tuple(_risks(census)),
         next=steps(trace, census, time, known),
     )

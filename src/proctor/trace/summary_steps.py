@@ -75,8 +75,10 @@ def _about_time(census: Census, times: Times) -> Iterator[Step]:
         yield Step(("overlap", FILE), why)
     copied = sum(copies.total for copies in census.copies)
     busy = sum(device.busy + device.idle for device in times.devices)
-    if copied >= _COPIES * max(busy, 1) and (talk is None or not talk.exposed):
+    if talk is None and copied >= _COPIES * max(busy, 1):
         yield Step(("overlap", FILE), f"copies take {copied / 1e6:,.1f} ms: are they hidden?")
+    elif talk is None and times.antipatterns:
+        yield Step(("overlap", FILE), f"transfers: {', '.join(each.name for each in times.antipatterns)}")
 
 
 def _about_kernels(census: Census, kernels: Sequence[Kernel]) -> Iterator[Step]:

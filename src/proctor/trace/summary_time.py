@@ -7,15 +7,13 @@ from typing import NamedTuple
 import msgspec
 
 from proctor.rows import UserError
-from proctor.trace.exposure import busy
+from proctor.trace.antipatterns import Finding, Verdict
 from proctor.trace.gaps import Gaps, gaps
-from proctor.trace.kernel_choice import Kernel
-from proctor.trace.names import line_up
+from proctor.trace.overlap import Overlap, overlap
 from proctor.trace.trace import Trace
 
 _RANKED = 200
 """Gaps whose cause is looked for."""
-_COMMUNICATION = "communication"
 
 
 class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,10 +62,11 @@ class Times(NamedTuple):
     devices: tuple[DeviceTime, ...] = ()
     gap: Gap | None = None
     communication: Communication | None = None
+    antipatterns: tuple[Finding, ...] = ()
     why: str = ""
 
 
-def times_of(trace: Trace, kernels: list[Kernel]) -> Times:
+def times_of(trace: Trace) -> Times:
     """Busy and idle time of each GPU; nothing where graphs hide work.
 
     Raises:
@@ -81,7 +80,9 @@ def times_of(trace: Trace, kernels: list[Kernel]) -> Times:
         DeviceTime(device=i.device, pids=i.pids, busy=i.busy, idle=i.idle, share=i.share, gaps=i.gaps)
         for i in sorted(found.devices, key=lambda idle: (idle.device, idle.pids))
     )
-    return Times(devices, _gap(found), _communication(trace, kernels))
+    overlapped = overlap(trace)
+    seen = tuple(finding for finding in overlapped.findings if finding.verdict is Verdict.FOUND)
+    return Times(devices, _gap(found), _communication(overlapped), seen)
 
 
 def _gap(found: Gaps) -> Gap | None:
@@ -99,10 +100,10 @@ def _gap(found: Gaps) -> Gap | None:
     )
 
 
-def _communication(trace: Trace, kernels: list[Kernel]) -> Communication | None:
-    ids = {kernel.id for kernel in kernels if line_up().place(kernel.name).category == _COMMUNICATION}
-    if not ids:
+def _communication(found: Overlap) -> Communication | None:
+    total = sum(device.communication for device in found.devices)
+    busy = sum(device.busy for device in found.devices)
+    if not total:
         return None
-    found = busy(trace, ids)
-    share = found.communication / found.busy if found.busy else 0.0
-    return Communication(total=found.communication, exposed=found.exposed, share=share)
+    exposed = sum(device.exposed_communication for device in found.devices)
+    return Communication(total=total, exposed=exposed, share=total / busy)

@@ -11,7 +11,7 @@ from proctor.trace.names import short_name
 if TYPE_CHECKING:
     from proctor.trace.diff import Diff
     from proctor.trace.diff.board import Hypothesis
-    from proctor.trace.diff.changes import Change, Group
+    from proctor.trace.diff.changes import Change, Group, Tally
     from proctor.trace.diff.evidence import Clue
     from proctor.trace.diff.totals import Total
 
@@ -41,6 +41,7 @@ def show(found: Diff, limit: int) -> None:
         columns += ["A each", "B each", "% each"]
     stdout.print(table(columns, [_total_row(t, each=found.iterations is not None) for t in found.totals]))
     _show_changes(found, limit)
+    _show_copies(found)
     for title, groups in (
         ("category", found.categories),
         ("NVTX ranges around the launch", found.ranges),
@@ -123,6 +124,28 @@ def _change_row(change: Change) -> tuple[object, ...]:
         *(f"{value / 1e6:+,.3f}" for value in (change.delta_ns, *change.split)),
         verdict,
     )
+
+
+def _show_copies(found: Diff) -> None:
+    rows = [
+        (
+            change.name,
+            change.a.bytes if change.a else None,
+            change.b.bytes if change.b else None,
+            _rate(change.a),
+            _rate(change.b),
+        )
+        for change in found.changes
+        if change.kind == "copy"
+    ]
+    if rows:
+        stdout.print(table(["copies", "bytes A", "bytes B", "GB/s A", "GB/s B"], rows))
+
+
+def _rate(tally: Tally | None) -> str | None:
+    if tally is None or tally.bytes_per_second is None:
+        return None
+    return f"{tally.bytes_per_second / 1e9:,.3g}"
 
 
 def _show_groups(title: str, groups: Iterable[Group], limit: int) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NOTES, _DEVICES, _CATEGORIES, _KERNELS, _RISKS, _STEPS = 3, 4, 6, 6, 3, 5
 _NAME, _REASON = 46, 70
+_EVIDENCE = 90
 _COLOURS = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 
@@ -107,6 +108,9 @@ def _show_work(found: Summary) -> None:
 def _show_risks(found: Summary) -> None:
     from proctor.trace.names import short_name
 
+    for finding in found.antipatterns[:_RISKS]:
+        evidence = finding.evidence if len(finding.evidence) <= _EVIDENCE else finding.evidence[: _EVIDENCE - 1] + "…"
+        stdout.say(f"risk, transfers: {finding.name}: {evidence}")
     for risk in found.risks[:_RISKS]:
         reason = risk.reason if len(risk.reason) <= _REASON else risk.reason[: _REASON - 1] + "…"
         stdout.say(

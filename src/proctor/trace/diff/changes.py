@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from proctor.trace.diff.noise import Shift, Spread, Verdict, shift, spread, verdict
+from proctor.trace.diff.occupied import occupancy_of
 from proctor.trace.diff.repeats import Iterations
 from proctor.trace.diff.sides import Config, Kind, Shape, Side, Work
 from proctor.trace.diff.split import Amount, Split, split
@@ -26,6 +27,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     mean_ns: float
     median_ns: float
     bytes: int = 0
+    bytes_per_second: float | None = None
+    """Of copies and memsets, over their summed time; None where nothing was moved."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +95,7 @@ def changes(a: Side, b: Side, iterations: Iterations | None) -> tuple[Change, ..
     """Everything that ran on a GPU on either side, by how much it changed; `delta_ns` sum to the change of all work."""
     counts = None if iterations is None else (iterations.a, iterations.b)
     keys = dict.fromkeys([*a.works, *b.works])
-    found = [_change(a.works.get(key), b.works.get(key), counts) for key in keys]
+    found = [_change((a, b), key, counts) for key in keys]
     return tuple(sorted(found, key=lambda change: (-abs(change.delta_ns), change.name)))
 
 
@@ -126,7 +129,8 @@ def by_category(side: Side) -> dict[str, Amount]:
     return found
 
 
-def _change(a: Work | None, b: Work | None, iterations: tuple[int, int] | None) -> Change:
+def _change(sides: tuple[Side, Side], key: tuple[Kind, str], iterations: tuple[int, int] | None) -> Change:
+    a, b = (side.works.get(key) for side in sides)
     known = a or b
     assert known is not None
     strata = list(_strata(a, b))
@@ -152,7 +156,7 @@ def _change(a: Work | None, b: Work | None, iterations: tuple[int, int] | None) 
         shapes_changed=_unshared(strata),
         config_a=config_a,
         config_b=config_b,
-        config=tuple(_differences(config_a, config_b)),
+        config=(*_differences(config_a, config_b), *_occupancies(sides, config_a, config_b)),
     )
 
 
@@ -233,6 +237,7 @@ def _tally(work: Work | None) -> Tally | None:
         mean_ns=amount.total / amount.calls,
         median_ns=float(np.median(work.all)),
         bytes=work.bytes,
+        bytes_per_second=work.bytes / amount.total * 1e9 if work.bytes and amount.total else None,
     )
 
 
@@ -250,6 +255,14 @@ def _differences(a: Config | None, b: Config | None) -> Iterator[str]:
     for field, one, two in zip(Config._fields, a, b, strict=True):
         if one != two:
             yield f"{field.replace('_', ' ')} {_shown(one)} -> {_shown(two)}"
+
+
+def _occupancies(sides: tuple[Side, Side], a: Config | None, b: Config | None) -> Iterator[str]:
+    if a == b:  # what another GPU makes of the same launch is no change of the launch
+        return
+    one, two = occupancy_of(sides[0].gpus, a), occupancy_of(sides[1].gpus, b)
+    if one is not None and two is not None and one.share != two.share:
+        yield f"theoretical occupancy {one.share:.0%} -> {two.share:.0%}"
 
 
 def _shown(value: object) -> str:

@@ -77,7 +77,7 @@ class Comparability(msgspec.Struct, frozen=True, kw_only=True):
         return any(basis in limit.bars for limit in self.limits)
 
 
-_IN_COMMON = 0.1
+_IN_COMMON = 0.2
 _WINDOW_RATIO = 1.05
 """Windows whose lengths differ by less hold the same time, for what a total can say."""
 

@@ -128,10 +128,13 @@ class Evidence:
         return same_rate(Amount(a, 0), Amount(b, 0), self.iterations, self.ranks)
 
     def steady(self, changes: Iterable[Change] | None = None) -> float:
-        """Share of matched kernels' time whose launches take the same on both sides: within noise, or within 2 %."""
-        chosen = [c for c in (self.matched if changes is None else changes) if c.verdict is not Verdict.FEW]
+        """Share of kernels' time whose launches take the same on both sides: within noise, or within 2 %.
+
+        What only one side has does not take the same; what ran too rarely to tell is left out.
+        """
+        chosen = [c for c in (self.kernels if changes is None else changes) if c.verdict is not Verdict.FEW]
         total = sum(time_of(change) for change in chosen)
-        same = sum(time_of(c) for c in chosen if not moved(c) and not c.shapes_changed)
+        same = sum(time_of(c) for c in chosen if c.a and c.b and not moved(c) and not c.shapes_changed)
         return same / total if total else 0.0
 
 

@@ -1,23 +1,21 @@
-"""Theoretical occupancy of a change's usual launch on both sides."""
+"""Theoretical occupancy of a launch on the GPUs of a side."""
 
 from __future__ import annotations
 
-from proctor.trace.diff.changes import Change
-from proctor.trace.diff.sides import Config, Side
+from collections.abc import Sequence
+
+from proctor.trace.diff.sides import Config
+from proctor.trace.model import Gpu
 from proctor.trace.occupancy import Occupancy, limits_of, occupancy
 
 
-def occupancies(a: Side, b: Side, change: Change) -> tuple[Occupancy | None, Occupancy | None]:
-    """Occupancy of what most launches were launched with; None where the GPU or a figure of the launch is not known."""
-    return _occupancy(a, change.config_a), _occupancy(b, change.config_b)
-
-
-def _occupancy(side: Side, config: Config | None) -> Occupancy | None:
+def occupancy_of(gpus: Sequence[Gpu], config: Config | None) -> Occupancy | None:
+    """Occupancy on the first GPU whose limits are known; None where no GPU's or a figure of the launch is not."""
     if config is None or config.registers is None or config.dynamic_shared is None:
         return None
     threads = config.block[0] * config.block[1] * config.block[2]
-    found = [limits for gpu in side.gpus if (limits := limits_of(gpu)) is not None]
-    if not found or threads <= 0:
+    limits = next((limits for gpu in gpus if (limits := limits_of(gpu)) is not None), None)
+    if limits is None or threads <= 0:
         return None
     shared = (config.static_shared or 0) + config.dynamic_shared
-    return occupancy(found[0], threads=threads, registers=config.registers, shared=shared)
+    return occupancy(limits, threads=threads, registers=config.registers, shared=shared)

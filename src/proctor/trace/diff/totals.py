@@ -7,11 +7,32 @@ from collections.abc import Callable
 import msgspec
 
 from proctor.rows import UserError
+from proctor.trace.device_work import VIEWS, Device, devices_of, refuse_unseen_graphs
 from proctor.trace.diff.changes import Change, of_sum
 from proctor.trace.diff.repeats import Iterations
-from proctor.trace.diff.sides import COMMUNICATION, Kind, Side
+from proctor.trace.diff.sides import Kind, Side
 from proctor.trace.diff.split import Amount
-from proctor.trace.exposure import Busy, busy
+from proctor.trace.overlap import overlap
+
+
+class Busy(msgspec.Struct, frozen=True, kw_only=True):
+    """What the GPUs of one side did, summed over GPUs; ns.
+
+    Attributes:
+        devices: GPUs that did something.
+        busy: union of everything that ran.
+        idle: the rest of the time from a GPU's first work to its last.
+        communication: union of communication kernels.
+        exposed: the part of it during which no other kernel ran on that GPU.
+        exposed_copies: copies to or from elsewhere during which no kernel that computes ran.
+    """
+
+    devices: int = 0
+    busy: int = 0
+    idle: int = 0
+    communication: int = 0
+    exposed: int = 0
+    exposed_copies: int = 0
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +95,9 @@ _METRICS = (
     _Metric("idle", "ns", "time in which a GPU did nothing between its first and last work", lambda _, b: b.idle),
     _Metric("communication", "ns", "time in which communication ran, summed over GPUs", lambda _, b: b.communication),
     _Metric("exposed", "ns", "of that, while no other kernel ran on the GPU", lambda _, busy: busy.exposed),
+    _Metric(
+        "exposed_copies", "ns", "copies to or from elsewhere, while nothing computed", lambda _, b: b.exposed_copies
+    ),
     _Metric("syncs", "ns", "summed time of synchronisations", lambda side, _: _all_of(side.syncs)),
     _Metric("api", "ns", "the CPU's time in calls of the CUDA API", lambda side, _: _all_of(side.calls)),
     _Metric("calls", "launches", "kernels launched", _counted(Kind.KERNEL)),
@@ -81,7 +105,7 @@ _METRICS = (
     _Metric("copied", "bytes", "bytes copied", lambda side, _: _bytes(side)),
     _Metric("devices", "GPUs", "GPUs that did something", lambda _, busy: busy.devices),
 )
-_OF_GPUS = ("busy", "idle", "communication", "exposed", "devices")
+_OF_GPUS = ("busy", "idle", "communication", "exposed", "exposed_copies", "devices")
 METRICS = tuple(metric.name for metric in _METRICS)
 """Names of the totals."""
 
@@ -92,7 +116,7 @@ def totals(a: Side, b: Side, changes: tuple[Change, ...], iterations: Iterations
         one, two = _busy(a), _busy(b)
         unseen = ""
     except UserError as error:
-        one = two = Busy(devices=0, busy=0, idle=0, communication=0, exposed=0)
+        one = two = Busy()
         unseen = str(error)
     kernels = [change for change in changes if change.kind is Kind.KERNEL]
     noise = {"total": of_sum(kernels), "work": of_sum(changes)}
@@ -119,7 +143,7 @@ def _repetitions(metric: _Metric, a: Side, b: Side, iterations: Iterations | Non
     if iterations is None or metric.name == "devices":
         return None
     if metric.name == "window":  # every rank repeats within the same window
-        return iterations.a / a.ranks, iterations.b / b.ranks
+        return iterations.a / max(a.ranks, 1), iterations.b / max(b.ranks, 1)
     return iterations.a, iterations.b
 
 
@@ -139,4 +163,32 @@ def _bytes(side: Side) -> int:
 
 
 def _busy(side: Side) -> Busy:
-    return busy(side.trace, {n for work in side.kernels if work.category == COMMUNICATION for n in work.ids})
+    """Unions per GPU.
+
+    Raises:
+        UserError: nothing ran on a GPU, or graphs ran whose work the trace does not show.
+    """
+    refuse_unseen_graphs(side.trace, "idle time")
+    found = overlap(side.trace).devices
+    ran = sum(each.busy for each in found)
+    return Busy(
+        devices=len(found),
+        busy=ran,
+        idle=_spans(side) - ran,
+        communication=sum(each.communication for each in found),
+        exposed=sum(each.exposed_communication for each in found),
+        exposed_copies=sum(each.exposed_copies for each in found),
+    )
+
+
+def _spans(side: Side) -> int:
+    """From each GPU's first work to its last, summed over GPUs."""
+    device_of = devices_of(side.trace)
+    spans: dict[Device, tuple[int, int]] = {}
+    for view in VIEWS:
+        sql = f'SELECT IFNULL(process, -1), IFNULL(device, -1), MIN(start), MAX("end") FROM {view} GROUP BY 1, 2'
+        for process, device, first, last in side.trace.rows(sql):
+            key = device_of(process, device)
+            before = spans.get(key, (first, last))
+            spans[key] = (min(first, before[0]), max(last, before[1]))
+    return sum(last - first for first, last in spans.values())

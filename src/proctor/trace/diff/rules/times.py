@@ -18,11 +18,14 @@ from proctor.trace.diff.evidence import (
     time_of,
 )
 from proctor.trace.diff.noise import Verdict
+from proctor.trace.diff.occupied import occupancy_of
 from proctor.trace.diff.sides import ATTENTION, COMMUNICATION, KV_CACHE
 from proctor.trace.names import short_name
 
 _STEADY = 0.9
 """Share of kernel time that must agree before a statement about "all kernels" is made."""
+_MOST = 0.5
+"""Share of kernel time that must have been looked at."""
 _SHOWN = 3
 _WALL = 0.05
 """Windows are cut at any point of a repetition: smaller differences of a window per repetition say nothing."""
@@ -119,6 +122,8 @@ def _clock(e: Evidence) -> Finding:
     if len(asked) < 5:
         return NOTHING
     total = sum(map(time_of, asked))
+    if total < _MOST * sum(time_of(change) for change in e.kernels):
+        return NOTHING
     factor = _weighted_median([(c.ratio or 1.0, time_of(c)) for c in asked])
     if abs(factor - 1) < 0.02:
         return Finding(ruled_out=f"kernels launched in the same way take the same: a factor of {factor:.3f}")
@@ -187,13 +192,11 @@ def _mean_ratio(changes: tuple[Change, ...]) -> float | None:
 
 def _launch_config(e: Evidence) -> Finding:
     """The same kernel at a lower occupancy because of registers or shared memory, and slower beyond noise."""
-    from proctor.trace.diff.occupied import occupancies
-
     clues = []
     for change in e.matched:
         if change.verdict is not Verdict.BEYOND or (change.typical_ns or 0) <= 0 or not change.config:
             continue
-        one, two = occupancies(e.a, e.b, change)
+        one, two = occupancy_of(e.a.gpus, change.config_a), occupancy_of(e.b.gpus, change.config_b)
         if one is not None and two is not None and two.share < one.share:
             clues.append(
                 Clue(
@@ -210,7 +213,7 @@ def _launch_config(e: Evidence) -> Finding:
 
 def _waiting(e: Evidence) -> Finding:
     """Communication takes longer per launch while everything else does not: a kernel of NCCL waits for its peers."""
-    steady = e.steady([c for c in e.matched if c.category != COMMUNICATION])
+    steady = e.steady([c for c in e.kernels if c.category != COMMUNICATION])
     grown = [c for c in e.matched if c.category == COMMUNICATION and _mean_growth(c) >= 1.1]
     if not grown:
         return NOTHING
@@ -251,7 +254,11 @@ def _host_bound(e: Evidence) -> Finding:
     )
     if shares[1] - shares[0] < 0.05:
         return Finding(ruled_out=f"the GPU idles {shares[0]:.1%} and {shares[1]:.1%} of the time")
-    return Finding((clue, *_slower_calls(e)), () if e.steady() >= _STEADY else tuple(_slower(e)))
+    supported = (clue, *_slower_calls(e))
+    if e.steady() >= _STEADY:
+        return Finding(supported)
+    against = (*_slower(e), *_one_sided(e))
+    return Finding(supported, against) if against else NOTHING
 
 
 def _slower_calls(e: Evidence) -> list[Clue]:
