@@ -7,43 +7,14 @@ import json
 import tracemalloc
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from proctor.rows import UserError
 from proctor.trace import open_trace
 from proctor.trace.kineto_events import copy_kinds, nanoseconds, sync_kind
 from proctor.trace.model import GraphMode, Note, Origin
 from tests.trace.exports import process_id, thread_id
-
-H100 = {
-    "id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "computeMajor": 9, "computeMinor": 0,
-    "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
-    "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536, "sharedMemPerBlockOptin": 232448,
-    "sharedMemPerMultiprocessor": 233472,
-}  # fmt: skip
-
-
-def kernel(name: str = "k", ts: float = 10.0, dur: float = 2.0, correlation: int = 1, **more: Any) -> dict[str, Any]:
-    args = {"device": 0, "context": 1, "stream": 7, "correlation": correlation, "grid": [4, 5, 6], "block": [128, 2, 1]}
-    args |= {"registers per thread": 40, "shared memory": 1024, "est. achieved occupancy %": 27} | more.pop("args", {})
-    return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur, "args": args} | more
-
-
-def call(
-    name: str = "cudaLaunchKernel", ts: float = 5.0, correlation: int = 1, pid: int = 100, **more: Any
-) -> dict[str, Any]:
-    args = {"cbid": 211, "correlation": correlation}
-    return {
-        "ph": "X", "cat": "cuda_runtime", "name": name, "pid": pid, "tid": pid, "ts": ts, "dur": 1, "args": args,
-    } | more  # fmt: skip
-
-
-def written(path: Path, events: list[dict[str, Any]], **more: Any) -> Path:
-    document = {"schemaVersion": 1, "deviceProperties": [H100], **more, "traceEvents": events}
-    path.write_text(json.dumps(document))
-    return path
+from tests.trace.kineto_files import call, kernel, written
 
 
 def codes(notes: tuple[Note, ...]) -> list[str]:
@@ -129,12 +100,6 @@ def test_times_are_exact_to_the_nanosecond(tmp_path: Path, text: str, nanos: int
     file.write_text(file.read_text().replace("-7777.5", text))
     with open_trace(file) as trace:
         assert trace.one("SELECT start FROM kernels") == nanos
-
-
-@pytest.mark.parametrize("text", ["1e400", "NaN", "Infinity", "-1e30", "99999999999999999"])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not a time"):
-        nanoseconds(Decimal(text))
 
 
 @pytest.mark.parametrize(
@@ -278,66 +243,6 @@ def test_a_trace_of_the_cpu_alone(tmp_path: Path) -> None:
     with open_trace(written(tmp_path / "t.json", [event], deviceProperties=[])) as trace:
         assert codes(trace.notes) == ["no_cuda"]
         assert [process.pid for process in trace.processes] == [9]
-
-
-def test_events_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
-    bad = [
-        {**kernel(), "ts": "soon"}, {**kernel(), "name": 5}, {**call(), "pid": "Spans"}, {**kernel(), "args": [1]},
-        {key: value for key, value in kernel().items() if key != "ts"}, 17, {**kernel(), "ts": 1e300},
-    ]  # fmt: skip
-    with open_trace(written(tmp_path / "t.json", [call(), kernel(), *bad])) as trace:  # type: ignore[list-item]
-        assert trace.one("SELECT count(*) FROM kernels") == 1
-        (note,) = [note for note in trace.notes if note.code == "unreadable_events"]
-        assert note.what.startswith("7 events")
-
-
-def test_odd_numbers_do_no_harm(tmp_path: Path) -> None:
-    args = {"stream": 2**70, "registers per thread": "N/A", "grid": [1, 2], "est. achieved occupancy %": -99}
-    with open_trace(written(tmp_path / "t.json", [call(), kernel(args=args), kernel(dur=-5)])) as trace:
-        sql = "SELECT stream, registers, grid_x, reported_occupancy FROM kernels"
-        assert list(trace.rows(sql)) == [(None, None, None, None)]
-        assert codes(trace.notes) == ["bad_times"]
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_a_file_that_is_cut_off(tmp_path: Path, zipped: bool) -> None:
-    file = written(tmp_path / "t.json", [call(), *(kernel(ts=number) for number in range(500))])
-    data = file.read_bytes()
-    file.write_bytes(gzip.compress(data)[:-200] if zipped else data[:-200])
-    with pytest.raises(UserError, match=r"the \.gz file is cut off" if zipped else "the JSON is cut off"):
-        open_trace(file)
-    file.write_bytes(gzip.compress(data[:-200]))
-    with pytest.raises(UserError, match="the JSON is cut off"):
-        open_trace(file)
-
-
-def test_a_damaged_gz(tmp_path: Path) -> None:
-    data = bytearray(gzip.compress(written(tmp_path / "t.json", [kernel()]).read_bytes()))
-    data[40] ^= 0xFF
-    (tmp_path / "t.json.gz").write_bytes(data)
-    with pytest.raises(UserError, match=r"the \.gz file is damaged|cut off"):
-        open_trace(tmp_path / "t.json.gz")
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"a": 1}', "no trace of the PyTorch profiler"),
-        ("[]", "no trace of the PyTorch profiler"),
-        ("[1, 2]", "no trace of the PyTorch profiler"),
-        ('{"traceEvents": 5}', "no trace of the PyTorch profiler"),
-        ('{"traceEvents": []}', "no trace of the PyTorch profiler"),
-        ('{"traceEvents": [{"ph": "X", "cat": "v8", "name": "GC", "ts": 1, "pid": 1}]}', "no trace of the PyTorch"),
-        ('{"traceEvents": [}', "not JSON"),
-        ("{", "cut off"),
-        ("{nonsense", "not JSON"),
-    ],
-)
-def test_other_json(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "t.json").write_text(text)
-    with pytest.raises(UserError, match=said) as raised:
-        open_trace(tmp_path / "t.json")
-    assert "\n" not in str(raised.value)
 
 
 def test_infinite_bandwidths_and_a_byte_order_mark(tmp_path: Path) -> None:

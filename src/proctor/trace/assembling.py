@@ -52,34 +52,10 @@ def assemble(
         guard = Guard(connection)
         guard.allow(_STEPS + _STEPS_A_PAGE * int(connection.execute("PRAGMA main.page_count").fetchone()[0]))
         columns = columns_of(connection)
-        tables = create_views(connection, columns)
-        if not _SIGNS & columns.keys() and not any(tables.values()):
-            raise UserError(
-                "a SQLite database, but no export of Nsight Systems: it has none of its tables",
-                where=str(path),
-                fix="make one with `nsys export --type sqlite`",
-            )
+        tables = _tables(connection, columns, path)
         survey = keep(lambda: look(connection, tables))
-        repairs = survey.repairs()
-        create_views(connection, columns, repairs)
-        nsys = origin is Origin.NSYS
-        facts = Facts(
-            origin=origin,
-            survey=survey,
-            schema=metadata.schema_of(connection, columns) if nsys else None,
-            graph_mode=metadata.graph_mode_of(connection, columns) if nsys else graph_mode,
-            gpus=gpus_of(
-                connection,
-                columns,
-                survey.processes,
-                survey.used,
-                source="TARGET_INFO_GPU" if nsys else "deviceProperties",
-            ),
-            diagnostics=metadata.diagnostics_of(connection, columns),
-            session=metadata.session_of(connection, columns),
-            foreign=_foreign(connection),
-            unread=_unread(connection, tables),
-        )
+        create_views(connection, columns, survey.repairs())
+        facts = _facts(connection, columns, tables, survey, origin, graph_mode)
         return Trace(
             connection,
             path=path,
@@ -100,6 +76,40 @@ def assemble(
     except BaseException:
         connection.close()
         raise
+
+
+def _tables(connection: sqlite3.Connection, columns: Mapping[str, list[str]], path: Path) -> dict[str, str | None]:
+    tables = create_views(connection, columns)
+    if not _SIGNS & columns.keys() and not any(tables.values()):
+        raise UserError(
+            "a SQLite database, but no export of Nsight Systems: it has none of its tables",
+            where=str(path),
+            fix="make one with `nsys export --type sqlite`",
+        )
+    return tables
+
+
+def _facts(
+    connection: sqlite3.Connection,
+    columns: Mapping[str, list[str]],
+    tables: Mapping[str, str | None],
+    survey: Survey,
+    origin: Origin,
+    graph_mode: GraphMode,
+) -> Facts:
+    nsys = origin is Origin.NSYS
+    source = "TARGET_INFO_GPU" if nsys else "deviceProperties"
+    return Facts(
+        origin=origin,
+        survey=survey,
+        schema=metadata.schema_of(connection, columns) if nsys else None,
+        graph_mode=metadata.graph_mode_of(connection, columns) if nsys else graph_mode,
+        gpus=gpus_of(connection, columns, survey.processes, survey.used, source=source),
+        diagnostics=metadata.diagnostics_of(connection, columns),
+        session=metadata.session_of(connection, columns),
+        foreign=_foreign(connection),
+        unread=_unread(connection, tables),
+    )
 
 
 def _processes(connection: sqlite3.Connection, survey: Survey) -> list[Process]:
