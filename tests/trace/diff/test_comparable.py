@@ -146,3 +146,12 @@ def test_graphs_that_left_nothing_make_idle_time_unknown(before: Path, tmp_path:
     assert state(found, "host_bound") is None
     total = next(total for total in found.totals if total.name == "total")
     assert total.b == 1_500
+
+
+def test_two_programs_with_hardly_a_kernel_in_common(before: Path, tmp_path: Path) -> None:
+    other = program(tmp_path / "b.sqlite", [K("another_kernel", 700), MODEL[0]], gap_us=90)
+    found = compared(before, other)
+    programs = next(limit for limit in found.comparability.limits if limit.code == "programs")
+    # 20 us of 780 us a step, and of 720 us.
+    assert programs.what == "kernels that both sides have take 3% of A's and 3% of B's kernel time"
+    assert state(found, "host_bound") is State.CONTESTED

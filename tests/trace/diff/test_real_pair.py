@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 from proctor.trace import open_trace
-from proctor.trace.diff import Diff, diff
+from proctor.trace.diff import Diff
 from proctor.trace.diff.board import State
 from proctor.trace.diff.comparable import Basis, Level
 from proctor.trace.diff.noise import Verdict
 from tests.trace.diff.pairs import compared, hypothesis, state
+from tests.trace.exports import Export
 
 NAMES = ("mfu_2gpu_before.sqlite", "mfu_2gpu_after.sqlite")
 
@@ -132,12 +134,20 @@ def test_a_file_and_itself(files: list[Path]) -> None:
     assert {change.delta_ns for change in found.changes} == {0}
 
 
-def test_kineto_and_nsys_name_the_same_kernels_alike(samples: Path) -> None:
-    """Both come from PyTorch on H100s: kernels of the same instantiation must fall together."""
-    kineto = samples / "kineto" / "h100_vit_falconsai_nsfw.json.gz"
-    nsys = samples / "nsys" / "nsys-ai" / "mfu_2gpu_before.sqlite"
-    with open_trace(nsys) as a, open_trace(kineto) as b:
-        found = diff(a, b)
+def test_kineto_and_nsys_spell_the_same_kernels_in_two_ways(samples: Path, tmp_path: Path) -> None:
+    """A Kineto trace against an export of the same launches, names spelled as Nsight Systems does."""
+    kineto = samples / "kineto" / "h100_bert_small.json.gz"
+    export = Export(tmp_path / "same.sqlite")
+    with open_trace(kineto) as trace:
+        launched = list(trace.rows('SELECT k.start, k."end", s.text FROM kernels k JOIN strings s ON s.id = k.name'))
+    casts = [(start, end, re.sub(r"([<,] ?)(\d+)(?=[,>])", r"\1(int)\2", name)) for start, end, name in launched]
+    assert any("(int)" in name for _, _, name in casts)
+    for start, end, name in casts:
+        export.kernel(name, start, end)
+    found = compared(kineto, export.close())
+    kernels = [change for change in found.changes if change.kind == "kernel"]
+    assert len(kernels) == len({name for _, _, name in launched}) == 11
+    assert all(change.a and change.b and change.a.total_ns == change.b.total_ns for change in kernels)
     assert "origins" in [limit.code for limit in found.comparability.limits]
     assert found.comparability.bars(Basis.API)
 
