@@ -50,6 +50,16 @@ def test_a_reference_that_neither_arm_is_near_to_tells_nothing() -> None:
     assert nature(ours, theirs, reference()) == "unknown"
 
 
+def test_arms_in_different_formats_are_judged_by_their_own_noise() -> None:
+    exact, half = decoded("a", noise=1e-6, seed=4), decoded("b", noise=1e-2, seed=3)
+    assert nature(half, exact, reference()) == "wrong results"  # as if both had the same format
+    assert nature(half, exact, reference(), same_format=False) == "rounding"
+    broken = decoded("b", noise=1e-2, seed=3, wrong={(number, 5): 30.0 for number in range(8)})
+    assert nature(broken, exact, reference(), same_format=False) == "wrong results"
+    lost = decoded("b", noise=2.0, seed=3)
+    assert nature(lost, exact, reference(), same_format=False) != "rounding"
+
+
 def test_references_must_be_the_same() -> None:
     one = compare(decoded("a"), decoded("x"))
     other = compare(decoded("b"), decoded("y"))

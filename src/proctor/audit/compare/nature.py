@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from proctor.audit.compare.flips import suspicious_flips
 from proctor.audit.compare.whole import compare
 from proctor.audit.model import Comparison, Flip, Observation
 
@@ -25,17 +26,26 @@ class Judgement(NamedTuple):
     sentence: str
 
 
-def nature(arm: Sequence[Observation], against: Sequence[Observation], reference: Sequence[Observation]) -> Kind:
+def nature(
+    arm: Sequence[Observation],
+    against: Sequence[Observation],
+    reference: Sequence[Observation],
+    *,
+    same_format: bool = True,
+) -> Kind:
     """The kind of difference of two arms, by `judged`.
 
     Args:
         arm, against: observations of the two arms.
         reference: of the same rows at higher precision, in any number of rounds; may be empty.
+        same_format: both arms compute in the same number format.
     """
-    return judged(compare(arm, reference), compare(against, reference)).kind if reference else "unknown"
+    if not reference:
+        return "unknown"
+    return judged(compare(arm, reference), compare(against, reference), same_format=same_format).kind
 
 
-def judged(arm: Comparison | None, against: Comparison | None) -> Judgement:
+def judged(arm: Comparison | None, against: Comparison | None, *, same_format: bool = True) -> Judgement:
     """Judges two arms by their errors against the same reference of higher precision.
 
     PyTorch's own rule (``torch._dynamo.utils.same`` with ``fp64_ref``, torch 2.13): a result is right if its root mean
@@ -43,10 +53,14 @@ def judged(arm: Comparison | None, against: Comparison | None) -> Judgement:
     half precision or fewer than 1,000 numbers, and with ``use_larger_multiplier_for_smaller_tensor`` 8 up to 500 and 10
     up to 10 of them. It is applied here in both directions to log-probabilities of the tokens before the first flip.
     What comes after a flip is not in that figure, so the flips are looked at too: a gap in the reference that is more
-    than twice the largest error of the arm that is nearer to it was not closed by rounding.
+    than twice the largest error of the other arm was not closed by rounding.
+
+    Arms in different number formats (an arm in bfloat16 against one in float32) are not alike however right they are.
+    Their errors are not compared; only flips that an arm's own noise does not explain speak against it.
 
     Args:
         arm, against: comparisons of the two arms with that reference; None where there is none.
+        same_format: both arms compute in the same number format.
 
     Raises:
         ValueError: they are not comparisons with the same arm.
@@ -61,6 +75,8 @@ def judged(arm: Comparison | None, against: Comparison | None) -> Judgement:
     errors = f"root mean square error against {arm.against}: {_told(better)}, {_told(worse)}"
     if (better.rms or 0.0) > TOO_FAR:
         return Judgement("unknown", f"both arms are far from the reference ({errors}): it does not tell them apart")
+    if not same_format:
+        return _by_own_flips(arm, against, errors)
     if (worse.rms or 0.0) > multiplier(min(_positions(arm), _positions(against))) * (better.rms or 0.0) + SLACK:
         return Judgement("wrong results", f"{worse.arm} is far further from the reference ({errors})")
     return _by_flips(arm, against, errors)
@@ -83,6 +99,18 @@ def _by_flips(arm: Comparison, against: Comparison, errors: str) -> Judgement:
                         f"{margin:.2g} nats, more than twice the largest error of {other.arm}")  # fmt: skip
             return Judgement("wrong results", f"{sentence} ({errors})")
     return Judgement("rounding", f"both arms are about as far from the reference ({errors})")
+
+
+def _by_own_flips(arm: Comparison, against: Comparison, errors: str) -> Judgement:
+    """Flips against the reference that are too large for the noise of the arm itself."""
+    for one in (arm, against):
+        if flips := suspicious_flips(one):
+            return Judgement("wrong results", f"{one.arm} flips {len(flips)} rows beyond its own noise ({errors})")
+    if max(arm.rms or 0.0, against.rms or 0.0) > TOO_FAR:
+        return Judgement("unknown", f"an arm is too far from the reference to tell ({errors})")
+    return Judgement(
+        "rounding", f"the arms compute in different formats, and neither flips beyond its noise ({errors})"
+    )
 
 
 def _unexplained(one: Comparison, other: Comparison) -> list[Flip]:
