@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -15,7 +16,7 @@ from proctor.audit.model import Observation, Sitting
 from proctor.audit.probes import Probe
 from proctor.audit.traffic import Wave
 from proctor.engines import EngineConfig
-from proctor.rows import Event, Response, UserError
+from proctor.rows import Event, Request, Response, UserError
 from proctor.supervise import Settings, Supervisor
 from proctor.tasks import Task
 from proctor.tasks.marking import mark
@@ -59,15 +60,31 @@ class Sat(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
 
 
-class EngineSeat:
-    """A running engine that arms may sit at, one after another."""
+class Asking(Protocol):
+    """A running engine."""
 
-    def __init__(
-        self, supervisor: Supervisor, versions: dict[str, str], task: Task, targets: dict[int, object]
-    ) -> None:
-        self._supervisor = supervisor
-        self._versions = versions
-        self._task, self._targets = task, targets
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of what computes the answers."""
+
+    def ask(self, requests: Sequence[Request]) -> list[Response]:
+        """All requests at once; their responses in the same order.
+
+        Raises:
+            UserError: the engine does not work at all.
+        """
+
+
+Start = Callable[[EngineOrder], AbstractContextManager[Asking]]
+"""Starts the engine of an order, and ends it behind the block."""
+
+
+class Seat:
+    """A running engine that arms sit at, one after another."""
+
+    def __init__(self, engine: Asking, probes: Sequence[Probe], task: Task) -> None:
+        self._engine, self._task = engine, task
+        self._targets = {probe.request.id: probe.target for probe in probes}
 
     def sit(self, sitting: Sitting, waves: Sequence[Wave], *, warm: bool) -> Sat:
         """Asks everything wave by wave; a wave begins when the one before has come back whole.
@@ -86,9 +103,6 @@ class EngineSeat:
         began = time.monotonic()
         answered = [response for wave in waves for response in self._ask(wave)]
         seconds = time.monotonic() - began
-        if self._supervisor.state == "broken":
-            reason = self._supervisor.fatal or (answered[0].failure.message if answered[0].failure else "it died")
-            raise UserError(f"the engine of arm {sitting.arm} does not work: {reason}", where="audit")
         return Sat(
             sitting=sitting,
             observations=tuple(self._observed(sitting, response) for response in answered),
@@ -96,13 +110,12 @@ class EngineSeat:
             requests=sum(map(len, waves)),
             tokens=sum(len(response.token_ids) for response in answered),
             disturbed=sum(response.attempts > 1 for response in answered),
-            versions=dict(self._versions),
+            versions=dict(self._engine.versions),
         )
 
     def _ask(self, wave: Wave) -> list[Response]:
         """The answers to the wave's probes."""
-        futures = self._supervisor.submit_together([asked.request for asked in wave])
-        responses = [future.result() for future in futures]
+        responses = self._engine.ask([asked.request for asked in wave])
         return [response for asked, response in zip(wave, responses, strict=True) if asked.probe]
 
     def _observed(self, sitting: Sitting, response: Response) -> Observation:
@@ -138,35 +151,48 @@ class EngineSeat:
         return parsed, sum(marks) / len(marks) if marks else None
 
 
+class _Supervised:
+    """An engine under a supervisor."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self.versions: dict[str, str] = {}
+
+    def ask(self, requests: Sequence[Request]) -> list[Response]:
+        responses = [future.result() for future in self._supervisor.submit_together(requests)]
+        failures = [response.failure for response in responses if response.failure is not None]
+        if failures and self._supervisor.state == "broken":
+            raise UserError(f"the engine does not work: {self._supervisor.fatal or failures[0].message}", where="audit")
+        return responses
+
+
 @contextmanager
-def seated(order: EngineOrder, probes: Sequence[Probe], task: Task) -> Iterator[EngineSeat]:
-    """An engine, started when it is first asked, and ended behind the block."""
-    versions: dict[str, str] = {}
-
-    def listen(event: Event) -> None:
-        if event.kind == "engine.loaded":
-            versions.update({name: str(value) for name, value in event.data.items() if name != "load_seconds"})
-
+def supervised(order: EngineOrder) -> Iterator[Asking]:
+    """The order's engine in a child process under a supervisor."""
     with tempfile.TemporaryDirectory(prefix="proctor-audit-") as directory:
-        faults = _with_fault_state(order.config, Path(directory) / "faults")
+        folder = Path(directory)
         settings = Settings(
             stall_seconds=order.stall_seconds,
             load_seconds=order.load_seconds,
             init_attempts=order.init_attempts,
             window=max(2, order.config.batch_size),
-            stalls_dir=Path(directory),
+            stalls_dir=folder,
             python=order.python,
             env=order.env,
+            hold_seconds=0.0,
         )
-        supervisor = Supervisor(faults, replace(settings, hold_seconds=0.0), name="audit", on_event=listen)
+        versions: dict[str, str] = {}
+
+        def listen(event: Event) -> None:
+            if event.kind == "engine.loaded":
+                versions.update({name: str(value) for name, value in event.data.items() if name != "load_seconds"})
+
+        config = msgspec.structs.replace(order.config, fault_state=str(folder / "faults"))
+        supervisor = Supervisor(config, settings, name="audit", on_event=listen)
         supervisor.start()
-        targets = {probe.request.id: probe.target for probe in probes}
+        engine = _Supervised(supervisor)
+        engine.versions = versions
         try:
-            yield EngineSeat(supervisor, versions, task, targets)
+            yield engine
         finally:
             supervisor.close()
-
-
-def _with_fault_state(config: EngineConfig, folder: Path) -> EngineConfig:
-    """The configuration, with a place for planted faults and failing loads to be counted in."""
-    return msgspec.structs.replace(config, fault_state=str(folder))

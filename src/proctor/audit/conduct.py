@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from proctor.audit.bench import EngineOrder
+from proctor.audit.bench import EngineOrder, Start, supervised
 from proctor.audit.compare import nature
 from proctor.audit.design import Cost, cost_of, make_design, name_of
 from proctor.audit.fingerprint import fingerprint_of
@@ -84,10 +84,11 @@ class Auditor:
         UserError: the spec, its source or its engine cannot be asked, or a knob does not exist.
     """
 
-    def __init__(self, spec: RunSpec, checkpoint: str | None = None) -> None:
+    def __init__(self, spec: RunSpec, checkpoint: str | None = None, *, start: Start = supervised) -> None:
         self._material: Material = material_of(spec)
         spec = self._material.spec
         self._spec = spec
+        self._start = start
         self._audit = spec.audit or AuditSpec()
         chosen = next((c for c in spec.engine.checkpoints if c.name == checkpoint), spec.engine.checkpoints[0])
         self.checkpoint = chosen.name
@@ -131,6 +132,7 @@ class Auditor:
             shared=self._shared,
             seed=self._audit.seed,
             top=min(TOP, self._can.top_logprobs),
+            start=self._start,
         )
         lab = Lab(setting, progress=progress)
         lab.run(self._design.arms, self._design.sittings)

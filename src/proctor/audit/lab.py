@@ -9,7 +9,7 @@ from itertools import groupby
 
 import msgspec
 
-from proctor.audit.bench import EngineOrder, Sat, seated
+from proctor.audit.bench import EngineOrder, Sat, Seat, Start, supervised
 from proctor.audit.compare import compare, compare_repeats
 from proctor.audit.design import engine_changes
 from proctor.audit.model import Arm, Comparison, Observation, Sitting
@@ -35,6 +35,7 @@ class Setting:
             a cache between requests.
         seed: of orders.
         top: most likely tokens asked for; 0 where the engine has none to give.
+        start: how an engine is started.
     """
 
     order: EngineOrder
@@ -44,6 +45,7 @@ class Setting:
     shared: bool = True
     seed: int = 0
     top: int = TOP
+    start: Start = supervised
 
 
 class Lab:
@@ -162,7 +164,8 @@ class Lab:
         setting = self.setting
         first = self.arms[group[0].arm]
         requests = [probe.request for probe in setting.probes]
-        with seated(self.order_of(first.changes), setting.probes, setting.task) as seat:
+        with setting.start(self.order_of(first.changes)) as engine:
+            seat = Seat(engine, setting.probes, setting.task)
             for sitting in group:
                 changes = self.arms[sitting.arm].changes
                 asked = waves(requests, changes, setting.seed, setting.top)

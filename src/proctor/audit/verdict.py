@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from proctor.audit.compare import not_excluded
 from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Comparison, Design, Rate, Threshold, Verdict
@@ -15,28 +17,35 @@ Nature = Literal["rounding", "wrong results", "unknown"]
 
 def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown") -> Verdict:
     """What the audit found, never more than its arms support."""
-    untried = (*design.untried, *found.not_tried)
-    evidence = (*_evidence(lab, found), *_blindness(lab, design))
-    common = {"untried": untried, "evidence": evidence, "ruled_out": tuple(_ruled_out(lab, design, found))}
-    baseline = lab.repeats(BASELINE)
-    if not baseline.rows:
-        return Verdict(kind="could not tell", sentence="Could not tell: no row got an answer twice.", **common)
+    base = Verdict(
+        kind="could not tell",
+        sentence="Could not tell: no row got an answer twice.",
+        untried=(*design.untried, *found.not_tried),
+        ruled_out=tuple(_ruled_out(lab, design, found)),
+        evidence=(*_evidence(lab, found), *_blindness(lab, design)),
+    )
+    if not lab.repeats(BASELINE).rows:
+        return base
     if found.noisy:
         thresholds = (found.noise_threshold,) if found.noise_threshold else ()
-        return Verdict(kind="run-to-run", sentence=_of_noise(lab, found), thresholds=thresholds, **common)
+        causes = (("batch",),) if found.noise_threshold else ()
+        return replace(base, kind="run-to-run", sentence=_of_noise(lab, found), thresholds=thresholds, causes=causes)
     if not found.effects:
-        return Verdict(kind="no effect found", sentence=_of_nothing(lab, design), **common)
-    isolated = all(effect.steady for effect in found.effects)
-    observer = all(effect.layer == "observer" for effect in found.effects)
-    kind: Literal["observer", "isolated", "not isolated"] = "isolated" if isolated else "not isolated"
-    return Verdict(
-        kind="observer" if observer and isolated else kind,
+        return replace(base, kind="no effect found", sentence=_of_nothing(lab, design))
+    return replace(
+        base,
+        kind=_kind(found.effects),
         sentence=_of_effects(lab, found.effects, nature),
         causes=tuple(effect.causes for effect in found.effects if effect.steady),
         thresholds=tuple(effect.threshold for effect in found.effects if effect.threshold),
         nature=nature,
-        **common,
     )
+
+
+def _kind(effects: Sequence[Effect]) -> Literal["isolated", "not isolated", "observer"]:
+    if not all(effect.steady for effect in effects):
+        return "not isolated"
+    return "observer" if all(effect.layer == "observer" for effect in effects) else "isolated"
 
 
 def _of_nothing(lab: Lab, design: Design) -> str:

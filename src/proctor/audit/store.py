@@ -1,0 +1,137 @@
+"""An audit on disk: what it found, every answer, every compared token. Readable without Proctor: JSON and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from proctor.audit.compare import token_tables
+from proctor.audit.conduct import Audit
+from proctor.audit.lab import Lab
+from proctor.audit.model import Observation
+from proctor.rows import UserError
+
+AUDIT = "audit.json"
+ANSWERS = "answers.parquet"
+TOKENS = "tokens.parquet"
+REPORT = "audit.html"
+_ANSWERS = pa.schema(
+    [
+        pa.field("arm", pa.string(), nullable=False),
+        pa.field("round", pa.int32(), nullable=False),
+        pa.field("row_id", pa.int64(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field("token_ids", pa.list_(pa.int64())),
+        pa.field("logprobs", pa.list_(pa.float64())),
+        pa.field("finish_reason", pa.string()),
+        pa.field("parsed", pa.string()),
+        pa.field("score", pa.float64()),
+        pa.field("error_kind", pa.string()),
+        pa.field("error_message", pa.string()),
+        pa.field("prompt_tokens", pa.int64()),
+        pa.field("seconds", pa.float64()),
+    ]
+)
+
+
+def write_audit(folder: Path, audit: Audit, lab: Lab) -> None:
+    """Writes an audit into `folder`, which is made; ``audit.json`` comes last, so that an audit is whole or not there.
+
+    Raises:
+        UserError: the directory cannot be written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / AUDIT).unlink(missing_ok=True)
+        _write_parquet(folder / ANSWERS, _ANSWERS, _answers(lab))
+        _write_parquet(folder / TOKENS, None, _tokens(lab))
+        written = msgspec.json.format(msgspec.json.encode(audit), indent=1)
+        partial = folder / f"{AUDIT}.partial"
+        partial.write_bytes(written)
+        partial.replace(folder / AUDIT)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", where=str(folder)) from error
+
+
+def read_audit(folder: Path) -> Audit:
+    """Reads a stored audit; `folder` may also be a run directory that holds one.
+
+    Raises:
+        UserError: there is none, or another version of Proctor wrote it.
+    """
+    for place in (folder, folder / "audit"):
+        if (place / AUDIT).is_file():
+            try:
+                return msgspec.json.decode((place / AUDIT).read_bytes(), type=Audit)
+            except (msgspec.DecodeError, OSError) as error:
+                raise UserError(f"not an audit that this version reads: {error}", where=str(place / AUDIT)) from error
+    raise UserError(f"no audit here (no {AUDIT})", where=str(folder), fix="make one with `proctor audit SPEC`")
+
+
+def read_answers(folder: Path) -> Iterator[Observation]:
+    """Every answer of a stored audit, without the most likely tokens.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    place = folder if (folder / AUDIT).is_file() else folder / "audit"
+    try:
+        file = pq.ParquetFile(place / ANSWERS)
+        for batch in file.iter_batches():
+            yield from map(_observation, batch.to_pylist())
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"cannot be read: {error}", where=str(place / ANSWERS)) from error
+
+
+def _answers(lab: Lab) -> Iterator[pa.Table]:
+    for arm in lab.arms:
+        if lab.has_sat(arm):
+            yield pa.Table.from_pylist([_row(found) for found in lab.observations(arm)], schema=_ANSWERS)
+
+
+def _tokens(lab: Lab) -> Iterator[pa.Table]:
+    for name, arm in lab.arms.items():
+        rounds = lab.shared_rounds(name, arm.against) if arm.against and arm.against != name else []
+        if rounds:
+            sides = lab.observations(name, rounds), lab.observations(arm.against, rounds)
+            yield from token_tables(*sides, arm=name, against=arm.against)
+
+
+def _write_parquet(path: Path, schema: pa.Schema | None, tables: Iterator[pa.Table]) -> None:
+    writer: pq.ParquetWriter | None = None if schema is None else pq.ParquetWriter(path, schema, compression="zstd")
+    try:
+        for table in tables:
+            writer = writer or pq.ParquetWriter(path, table.schema, compression="zstd")
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _row(found: Observation) -> dict[str, object]:
+    kind, message = found.failure or (None, None)
+    return {
+        "arm": found.arm,
+        "round": found.round,
+        "row_id": found.row_id,
+        "text": found.text,
+        "token_ids": list(found.token_ids),
+        "logprobs": None if found.logprobs is None else list(found.logprobs),
+        "finish_reason": found.finish_reason,
+        "parsed": found.parsed,
+        "score": found.score,
+        "error_kind": kind,
+        "error_message": message,
+        "prompt_tokens": found.prompt_tokens,
+        "seconds": found.seconds,
+    }
+
+
+def _observation(row: dict[str, object]) -> Observation:
+    kind, message = row.pop("error_kind"), row.pop("error_message")
+    row["failure"] = None if kind is None else (kind, message or "")
+    return msgspec.convert(row, Observation)

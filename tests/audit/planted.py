@@ -1,0 +1,77 @@
+"""Audits of the scripted engine with planted numerics, in this process: an audit then takes a blink."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from proctor.audit.bench import Asking, EngineOrder
+from proctor.audit.conduct import Audit, Auditor
+from proctor.audit.lab import Lab
+from proctor.engines.registry import make_engine
+from proctor.rows import Request, Response
+from proctor.spec import build_spec
+
+
+class HandOut:
+    """A feed of one hand-out."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._waiting = list(requests)
+
+    def take(self, room: int, *, wait: bool) -> list[Request]:
+        taken, self._waiting = self._waiting[:room], self._waiting[room:]
+        return taken
+
+
+class InProcess:
+    versions = {"scripted": "1"}
+
+    def __init__(self, order: EngineOrder) -> None:
+        self._engine = make_engine(order.config)
+        self._engine.check()
+        self._engine.load()
+
+    def ask(self, requests: Sequence[Request]) -> list[Response]:
+        found = {response.id: response for response in self._engine.stream(HandOut(requests), lambda _: None)}
+        return [found[request.id] for request in requests]
+
+
+@contextmanager
+def in_process(order: EngineOrder) -> Iterator[Asking]:
+    with patch.dict(os.environ, order.env):
+        yield InProcess(order)
+
+
+def spec_of(
+    folder: Path, *effects: dict[str, Any], rows: int = 24, batch_size: int = 32, audit: dict[str, Any] | None = None,
+    **numerics: Any,
+) -> dict[str, Any]:  # fmt: skip
+    lines = [json.dumps({"question": f"What is on road {row}?", "answer": "clear"}) for row in range(rows)]
+    (folder / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    return {
+        "run_dir": str(folder / "run"),
+        "source": {
+            "kind": "jsonl",
+            "path": str(folder / "rows.jsonl"),
+            "columns": {"prompt": "question", "target": "answer"},
+        },
+        "engine": {
+            "kind": "scripted",
+            "checkpoints": ["planted"],
+            "batch_size": batch_size,
+            "numerics": {"effects": list(effects), **numerics},
+        },
+        "task": {"kind": "exact"},
+        "audit": {"sample": rows, **(audit or {})},
+    }
+
+
+def audited(folder: Path, *effects: dict[str, Any], **settings: Any) -> tuple[Audit, Lab]:
+    """An audit of an engine with these effects; see `spec_of`."""
+    return Auditor(build_spec(spec_of(folder, *effects, **settings)), start=in_process).run()
