@@ -12,6 +12,8 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from proctor.trace.busy import STREAM, Key, known
 from proctor.trace.nvtx import RANGE_OF_LAUNCH, innermost
 from proctor.trace.quantiles import BUCKET_BITS, bucket_sql
@@ -49,13 +51,18 @@ class Tallied(NamedTuple):
     """NVTX path of the launches, if asked for: 0 outside of all ranges, `NO_CALL` where the trace has no such call."""
 
 
-class Total(NamedTuple):
+class Total(msgspec.Struct, frozen=True):
     """All launches of one kernel: how many, how long in sum, the shortest and the longest, ns."""
 
     calls: int
     total: int
     least: int
     most: int
+
+    @property
+    def mean(self) -> float:
+        """The mean duration, ns."""
+        return self.total / self.calls
 
 
 def totals(trace: Trace, scope: Scope = WHOLE) -> dict[int, Total]:

@@ -12,10 +12,13 @@ from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
 from proctor.cli.trace.scope import ms, percent, scope_of, us
 from proctor.cli.trace.timeline import Device, Since, Until
+from proctor.rows import UserError
 from proctor.trace.scope import By
 
 if TYPE_CHECKING:
+    from proctor.trace import Trace
     from proctor.trace.census import Busy, Census, Line
+    from proctor.trace.scope import Scope
 
 _NAME_WIDTH = 70
 
@@ -26,6 +29,10 @@ def census(
     since: Since = None,
     until: Until = None,
     device: Device = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Only calls, total, mean, least and most of each kernel: one light pass."),
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many groups to show.")] = 30,
     json: Json = False,
 ) -> None:
@@ -37,13 +44,44 @@ def census(
     from proctor.trace.census import census as take
     from proctor.trace.census import kept_census
 
+    if quick and by is not By.FULL:
+        raise UserError("--quick counts by demangled name", fix="leave out --by, or --quick")
     with opened(file) as trace:
+        if quick:
+            _quickly(trace, scope_of(trace, since, until, device), limit, json=json)
+            return
         whole = since is None and until is None and device is None
         found = kept_census(trace, by) if whole else take(trace, by, scope_of(trace, since, until, device))
     if json:
         _as_json(found, limit)
     else:
         _show(found, limit)
+
+
+def _quickly(trace: Trace, scope: Scope, limit: int, *, json: bool) -> None:
+    from proctor.trace.census_rows import totals
+    from proctor.trace.names import short_name
+
+    if not trace.has("kernels"):
+        raise trace.missing("kernels", "a census")
+    found = totals(trace, scope)
+    longest = sorted(found.items(), key=lambda item: -item[1].total)[:limit]
+    texts = trace.text(name for name, _ in longest)
+    calls, time = (sum(getattr(each, figure) for each in found.values()) for figure in ("calls", "total"))
+    if json:
+        for name, each in longest:
+            json_line("kernel", key=texts[name], mean=each.mean, **msgspec.to_builtins(each))
+        json_line("census", kernels=len(found), calls=calls, total=time)
+        return
+    rows = [
+        (
+            short_name(texts[name], _NAME_WIDTH), each.calls, ms(each.total), percent(each.total / time if time else 0),
+            us(each.mean), us(each.least), us(each.most),
+        )
+        for name, each in longest
+    ]  # fmt: skip
+    stdout.print(table(["kernel", "calls", "total ms", "share", "mean us", "least us", "most us"], rows))
+    stdout.say(f"launches of kernels: {calls:,}, {ms(time)} ms in sum; {counted(len(found), 'name')}")
 
 
 def _as_json(found: Census, limit: int) -> None:
