@@ -55,7 +55,18 @@ def fingerprint_of(order: EngineOrder, probes: Sequence[Probe], site: Site, vers
             **options,
             **{name: "set" if _secret(name) else value for name, value in order.env.items()},
         },
+        questions={str(probe.request.id): _question(probe) for probe in probes},
     )
+
+
+def _question(probe: Probe) -> str:
+    """Of what the engine is asked for one row; whether log-probabilities come along is the audit's own affair."""
+    request = probe.request
+    sampling = msgspec.structs.replace(request.sampling, logprobs=False, top_logprobs=0)
+    digest = xxhash.xxh3_64(msgspec.msgpack.encode((request.prompt, sampling)))
+    for image in request.images:
+        digest.update(xxhash.xxh3_128(image).digest())
+    return digest.hexdigest()
 
 
 def _hardware(site: Site) -> dict[str, str]:

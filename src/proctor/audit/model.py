@@ -249,7 +249,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
-    """What was audited: versions, hashes, knobs, hardware. Secrets have no place here."""
+    """What was audited: versions, hashes, knobs, hardware. Secrets have no place here.
+
+    Attributes:
+        requests_hash, images_hash: of all questions together.
+        questions: hash of each question with its images, by row id as text: what two audits have in common.
+    """
 
     engine: str
     versions: dict[str, str] = {}
@@ -260,3 +265,4 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
     images_hash: str = ""
     hardware: dict[str, str] = {}
     knobs: dict[str, Any] = {}
+    questions: dict[str, str] = {}

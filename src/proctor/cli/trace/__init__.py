@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import typer
-from typer.core import TyperGroup
-from typing_extensions import override
 
 from proctor.cli.trace import (
     census,
@@ -21,22 +19,10 @@ from proctor.cli.trace import (
     summary,
     timeline,
 )
-
-_DEFAULT = "summary"
-
-
-class _SummaryByDefault(TyperGroup):
-    """A first word that is no verb is a file: the summary is what one asks of a file without saying what."""
-
-    @override
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = [_DEFAULT, *args]
-        return super().parse_args(ctx, args)
-
+from proctor.cli.verbs import by_default
 
 app = typer.Typer(
-    cls=_SummaryByDefault,
+    cls=by_default("summary"),
     help="Read GPU traces (Nsight Systems, PyTorch profiler): where time went, what changed, and how one knows.",
     no_args_is_help=True,
 )

@@ -1,0 +1,50 @@
+"""Where an audit lies: a directory, a run directory that holds one, or either of them on object storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proctor.audit.store import ANSWERS, AUDIT, TOKENS
+from proctor.rows import UserError
+from proctor.storage.folder import Folder, LocalFolder, Place, open_folder
+
+FOLDER = "audit"
+"""Folder of a run directory that its audit lies in."""
+
+
+def audit_folder(place: Place) -> Folder:
+    """The folder that holds an audit: `place` itself, or the one in the run directory at `place`.
+
+    Raises:
+        UserError: there is none in either, or that cannot be seen.
+    """
+    root = open_folder(place)
+    try:
+        for folder in (root, root.below(FOLDER)):
+            if folder.exists(AUDIT):
+                return folder
+    except OSError as error:
+        raise UserError(f"cannot be read: {error}", where=root.location) from error
+    raise UserError(f"no audit here (no {AUDIT})", where=root.location, fix="make one with `proctor audit SPEC`")
+
+
+def local_audit(folder: Folder) -> Path:
+    """A local directory with the files of an audit, which lasts as long as this process; not to be written to.
+
+    Raises:
+        UserError: a file is gone, or the storage fails.
+    """
+    if isinstance(folder, LocalFolder):
+        return folder.root
+    try:
+        there = set(folder.names())
+        names = [name for name in (AUDIT, ANSWERS, TOKENS) if name in there]
+        copies = folder.local_copies(names)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error}", where=folder.location) from error
+    together = copies[0].parent.parent / "together"
+    together.mkdir(exist_ok=True)
+    for copy in copies:  # copies lie apart, each under the tag of what it is a copy of
+        (together / copy.name).unlink(missing_ok=True)
+        (together / copy.name).symlink_to(copy)
+    return together

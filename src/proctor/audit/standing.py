@@ -1,0 +1,176 @@
+"""Audits that belong to a run: kept in its directory under ``audit/``, with the verdict in short beside them."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+import proctor
+from proctor.audit.conduct import Audit, Auditor
+from proctor.audit.design import make_design
+from proctor.audit.lab import Progress
+from proctor.audit.places import FOLDER
+from proctor.audit.store import ANSWERS, AUDIT, TOKENS, write_audit
+from proctor.audit.traffic import traffic_knobs
+from proctor.engines.config import engine_config, environment
+from proctor.engines.knobs import knobs_of
+from proctor.engines.surroundings import look
+from proctor.rows import UserError
+from proctor.spec import Checkpoint, RunSpec
+from proctor.storage.folder import Folder
+
+VERDICT = "verdict.json"
+_OF_THE_ENGINE = {"replicas", "checkpoints", "faults"}
+"""Keys of the engine that do not change what one engine answers, or are told apart by themselves."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of an audit in short: ``verdict.json``.
+
+    Attributes:
+        key: changes with everything that decides what is audited and how (see `key_of`).
+        checkpoint: which model.
+        kind, sentence: those of the `Verdict`; ``failed`` where there is no audit.
+        exit_code: that of the `Audit`; 1 where it failed.
+        seconds: that the audit took.
+        failure: why there is none; empty if there is.
+    """
+
+    key: str
+    checkpoint: str
+    kind: str
+    sentence: str
+    exit_code: int
+    seconds: float = 0.0
+    failure: str = ""
+
+    @classmethod
+    def failed(cls, key: str, checkpoint: str, why: str) -> Standing:
+        """An audit that came to nothing."""
+        sentence = f"The audit failed: {why}"
+        return cls(key=key, checkpoint=checkpoint, kind="failed", sentence=sentence, exit_code=1, failure=why)
+
+
+def audited_checkpoint(spec: RunSpec, name: str | None = None) -> Checkpoint:
+    """The checkpoint of that name; the first one for None.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    for checkpoint in spec.engine.checkpoints:
+        if name in (None, checkpoint.name):
+            return checkpoint
+    names = ", ".join(checkpoint.name for checkpoint in spec.engine.checkpoints)
+    raise UserError(f"no checkpoint {name!r} in this spec", where="engine.checkpoints", fix=f"there are: {names}")
+
+
+def key_of(spec: RunSpec, source: str, checkpoint: str) -> str:
+    """Of what an audit would look at and how: settings, engine, versions, questions.
+
+    It does not see whether the weights under a path were replaced, nor other hardware.
+
+    Args:
+        spec: with absolute paths.
+        source: fingerprint of the source.
+        checkpoint: name of the audited one.
+
+    Raises:
+        UserError: the engine's interpreter cannot be run.
+    """
+    python, _ = environment(spec.engine)
+    asked = {
+        "audit": None if spec.audit is None else spec.audit.model_dump(mode="json"),
+        "engine": spec.engine.model_dump(mode="json", exclude=_OF_THE_ENGINE),
+        "checkpoint": (checkpoint, audited_checkpoint(spec, checkpoint).path),
+        "questions": spec.model_dump(mode="json", include={"task", "sampling", "images"}),
+        "columns": spec.source.columns.model_dump(mode="json"),
+        "source": source,
+        "versions": {"proctor": proctor.__version__, **look(spec.engine.kind, python).versions},
+    }
+    return xxhash.xxh3_128_hexdigest(msgspec.json.encode(asked, order="deterministic"))
+
+
+def check_standing(spec: RunSpec) -> None:
+    """Looks for mistakes in a spec's ``audit`` before anything runs.
+
+    Raises:
+        UserError: it names a knob that the engine does not have.
+    """
+    if spec.audit is None:
+        return
+    python, env = environment(spec.engine)
+    config = engine_config(spec.engine, audited_checkpoint(spec))
+    engine_knobs = knobs_of(config, env, look(spec.engine.kind, python))
+    make_design(spec.audit, (*traffic_knobs(spec.audit, spec.engine.batch_size), *engine_knobs), [0])
+
+
+def conduct_standing(
+    spec: RunSpec, checkpoint: str, key: str, run: Folder, progress: Progress | None = None
+) -> Standing:
+    """Audits a checkpoint and puts the audit into the run directory.
+
+    Args:
+        spec: of the run.
+        checkpoint: its name.
+        key: of this audit.
+        run: the run directory, also on object storage.
+        progress: is told of every sitting.
+
+    Raises:
+        UserError: the engine does not work, or nothing can be asked.
+        OSError: the run directory cannot be written to.
+    """
+    audit, lab = Auditor(spec, checkpoint).run(progress)
+    set_aside(run)
+    with tempfile.TemporaryDirectory(prefix="proctor-audit-") as place:
+        write_audit(Path(place), audit, lab)
+        for name in (ANSWERS, TOKENS, AUDIT):  # the audit itself last: it is whole or not there
+            written = Path(place) / name
+            if written.exists():
+                run.below(FOLDER).write(name, written.read_bytes())
+    standing = standing_of(audit, key)
+    write_standing(run, standing)
+    return standing
+
+
+def standing_of(audit: Audit, key: str) -> Standing:
+    """An audit in short."""
+    return Standing(
+        key=key,
+        checkpoint=audit.checkpoint,
+        kind=audit.verdict.kind,
+        sentence=audit.verdict.sentence,
+        exit_code=audit.exit_code,
+        seconds=round(audit.seconds, 1),
+    )
+
+
+def read_standing(run: Folder) -> Standing | None:
+    """The audit that a run directory holds, in short; None if there is none, or if that file is not understood.
+
+    Raises:
+        OSError: the storage fails.
+    """
+    try:
+        return msgspec.json.decode(run.read(f"{FOLDER}/{VERDICT}"), type=Standing)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
+
+
+def write_standing(run: Folder, standing: Standing) -> None:
+    """Writes the audit in short into a run directory.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    run.below(FOLDER).write(VERDICT, msgspec.json.format(msgspec.json.encode(standing), indent=1))
+
+
+def set_aside(run: Folder) -> None:
+    """Moves an audit that is there already to ``earlier/``: it may have taken long, and nothing is deleted."""
+    if run.exists(f"{FOLDER}/{AUDIT}"):
+        run.move(FOLDER, f"earlier/{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}/{FOLDER}")
