@@ -30,9 +30,8 @@ class HandOut:
 
 
 class InProcess:
-    versions = {"scripted": "1"}
-
     def __init__(self, order: EngineOrder) -> None:
+        self.versions = {"scripted": "1"}
         self._engine = make_engine(order.config)
         self._engine.check()
         self._engine.load()
@@ -49,7 +48,7 @@ def in_process(order: EngineOrder) -> Iterator[Asking]:
 
 
 def spec_of(
-    folder: Path, *effects: dict[str, Any], rows: int = 24, batch_size: int = 32, audit: dict[str, Any] | None = None,
+    folder: Path, *effects: dict[str, Any], rows: int = 10, batch_size: int = 20, audit: dict[str, Any] | None = None,
     **numerics: Any,
 ) -> dict[str, Any]:  # fmt: skip
     lines = [json.dumps({"question": f"What is on road {row}?", "answer": "clear"}) for row in range(rows)]
@@ -65,7 +64,7 @@ def spec_of(
             "kind": "scripted",
             "checkpoints": ["planted"],
             "batch_size": batch_size,
-            "numerics": {"effects": list(effects), **numerics},
+            "numerics": {"shortest": 4, "longest": 7, "effects": list(effects), **numerics},
         },
         "task": {"kind": "exact"},
         "audit": {"sample": rows, **(audit or {})},

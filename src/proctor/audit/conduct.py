@@ -10,12 +10,13 @@ from proctor.audit.bench import EngineOrder, Start, supervised
 from proctor.audit.compare import nature
 from proctor.audit.design import Cost, cost_of, make_design, name_of
 from proctor.audit.fingerprint import fingerprint_of
-from proctor.audit.lab import TOP, Lab, Progress, Setting
+from proctor.audit.further import Further
+from proctor.audit.lab import Lab, Progress, Setting
 from proctor.audit.model import Arm, Comparison, Design, Fingerprint, Verdict
 from proctor.audit.probes import Probe, probes_of, texts_of
 from proctor.audit.remedies import Remedy, remedies_of
 from proctor.audit.search import Effect, Found, Search
-from proctor.audit.traffic import traffic_knobs
+from proctor.audit.traffic import TOP, traffic_knobs
 from proctor.audit.verdict import Nature, verdict_of
 from proctor.engines.capabilities import capabilities
 from proctor.engines.config import engine_config, environment
@@ -106,7 +107,13 @@ class Auditor:
         self._can = capabilities(self._order.config, self._order.env, self._site)
         self._probes: tuple[Probe, ...] = tuple(probes_of(self._material, _sampling(spec), self._audit.sample))
         engine_knobs = knobs_of(self._order.config, self._order.env, self._site)
-        knobs = (*traffic_knobs(self._audit, spec.engine.batch_size), *engine_knobs)
+        traffic = traffic_knobs(
+            self._audit,
+            spec.engine.batch_size,
+            most_top=self._can.top_logprobs,
+            sampled=spec.sampling.temperature > 0,
+        )
+        knobs = (*traffic, *engine_knobs)
         self._design = make_design(self._audit, knobs, [probe.request.id for probe in self._probes])
         self._shared = not self._can.caches_prompts or not self._can.restart
 
@@ -136,7 +143,8 @@ class Auditor:
         )
         lab = Lab(setting, progress=progress)
         lab.run(self._design.arms, self._design.sittings)
-        found = Search(lab, rounds=self._audit.rounds, most_sittings=self._audit.most_sittings).run()
+        further = Further(lab, rounds=self._audit.rounds, most_sittings=self._audit.most_sittings)
+        found = Search(lab, further).run()
         judged = self._nature(lab, found)
         verdict = verdict_of(lab, self._design, found, judged)
         shown_rows = {flip.row_id for effect in found.effects for flip in lab.comparison(effect.arm).flips}

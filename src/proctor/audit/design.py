@@ -12,7 +12,7 @@ from proctor.engines.knobs import Knob, Value
 from proctor.rows import UserError
 from proctor.spec.audit import AuditSpec
 
-_LAYERS: dict[str, Layer] = {"cache": "cache", "logprobs": "observer"}
+_LAYERS: dict[str, Layer] = {"cache": "cache", "logprobs": "observer", "top": "observer"}
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):

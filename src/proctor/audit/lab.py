@@ -14,12 +14,10 @@ from proctor.audit.compare import compare, compare_repeats
 from proctor.audit.design import engine_changes
 from proctor.audit.model import Arm, Comparison, Observation, Sitting
 from proctor.audit.probes import Probe
-from proctor.audit.traffic import waves
+from proctor.audit.traffic import TOP, waves
 from proctor.engines.knobs import Knob, turned
 from proctor.tasks import Task
 
-TOP = 2
-"""How many of the most likely tokens are looked at: the margin of a choice is between two."""
 Progress = Callable[[Sitting, int, int], None]
 """Told of every sitting that is over, how many that makes, and how many are known to come."""
 

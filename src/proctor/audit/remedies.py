@@ -30,7 +30,9 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
 def remedies_of(lab: Lab, found: Found) -> tuple[Remedy, ...]:
     """Every setting that was seen to end or dampen an effect, the cheapest first."""
     made = [remedy for effect in found.effects for remedy in _against(lab, effect)]
-    made += [Remedy(setting=setting, effect=found.noisy[-1], result="ends the noise") for setting in found.quieted]
+    made += [
+        Remedy(setting=setting, effect=found.noise.arms[-1], result="ends the noise") for setting in found.noise.quieted
+    ]
     return tuple(sorted(made, key=lambda remedy: -(remedy.throughput or 0)))
 
 
@@ -41,8 +43,8 @@ def _against(lab: Lab, effect: Effect) -> list[Remedy]:
     if "batch" in effect.causes:
         rest = {name: value for name, value in arm.changes.items() if name != "batch"}
         made.append(_remedy_arm(lab, arm, lab.arms.get(name_of(rest)), "batch=1", "ends it"))
-        if effect.threshold is not None and effect.threshold.knob == "batch" and effect.threshold.below != 1:
-            below = effect.threshold.below
+        below = next((at.below for at in effect.thresholds if at.knob == "batch"), 1)
+        if below != 1:
             at = lab.arms.get(name_of({**arm.changes, "batch": below}))
             made.append(_remedy_arm(lab, arm, at, f"batch={below}", "ends it"))
     return made

@@ -12,8 +12,10 @@ from itertools import combinations
 import msgspec
 
 from proctor.audit.design import name_of
+from proctor.audit.further import Further
 from proctor.audit.lab import Lab
-from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Threshold
+from proctor.audit.model import Arm, Comparison, Layer, Threshold
+from proctor.audit.noise import Noise, noise_of, switches
 from proctor.audit.thresholds import bisected, threshold
 from proctor.engines.knobs import Knob, Value
 
@@ -24,140 +26,77 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         causes: the knobs that have to be turned together for it; one where one is enough.
         steady: it shows in every round.
-        threshold: where it begins, for an ordered knob.
-        switches: engine knobs (with value) that make it vanish, each by itself.
-        dampers: engine knobs that make it rarer, but leave some.
+        thresholds: where it begins, for each ordered knob among the causes.
+        switches: engine settings that make it vanish, each by itself.
+        dampers: engine settings that make it rarer, but leave some.
     """
 
     arm: str
     against: str
-    layer: str
+    layer: Layer
     causes: tuple[str, ...]
     steady: bool
-    threshold: Threshold | None = None
+    thresholds: tuple[Threshold, ...] = ()
     switches: tuple[str, ...] = ()
     dampers: tuple[str, ...] = ()
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What the search has found.
+    """What the search has found: noise, or else effects, the strongest first; and what the limit left out."""
 
-    Attributes:
-        noisy: arms that do not agree with themselves from round to round.
-        noise_threshold: load from which on they do not.
-        quieted: engine knobs that end the noise.
-        warming: only the very first sitting differs from all later ones.
-        effects: the strongest first.
-        not_tried: what the limit on sittings left out.
-    """
-
-    noisy: tuple[str, ...] = ()
-    noise_threshold: Threshold | None = None
-    quieted: tuple[str, ...] = ()
-    warming: bool = False
+    noise: Noise = Noise()
     effects: tuple[Effect, ...] = ()
     not_tried: tuple[tuple[str, str], ...] = ()
 
 
 class Search:
-    """Looks for causes in what the design's arms gave, with further arms where they are needed.
+    """Looks for causes in what the design's arms gave, with further arms where they are needed."""
 
-    Args:
-        lab: where the design's sittings have been run.
-        rounds: of every further arm.
-        most_sittings: that it may add.
-    """
-
-    def __init__(self, lab: Lab, *, rounds: int, most_sittings: int) -> None:
-        self._lab = lab
-        self._rounds = rounds
-        self._left = most_sittings
+    def __init__(self, lab: Lab, further: Further) -> None:
+        self._lab, self._further = lab, further
         self._knobs = {knob.name: knob for knob in lab.setting.knobs}
-        self._not_tried: list[tuple[str, str]] = []
 
     def run(self) -> Found:
         """The whole search: run-to-run first, since nothing else can be read before it is clean."""
         planned = list(self._lab.arms.values())
-        noisy = [arm.name for arm in planned if self._noisy(arm.name)]
-        if noisy:
-            return self._noise(planned, noisy)
-        effects = self._effects(planned) or self._together(planned)
-        return Found(effects=tuple(effects), not_tried=tuple(self._not_tried))
+        noise = noise_of(self._lab, self._further, planned)
+        effects = [] if noise.arms else self._effects(planned) or self._together(planned)
+        return Found(noise=noise, effects=tuple(effects), not_tried=tuple(self._further.not_tried))
 
-    # --- run to run
-
-    def _noisy(self, arm: str) -> bool:
-        """Whether an arm disagrees with itself: from round to round, or asked twice in one process."""
-        if arm in (BASELINE, REPEAT) and self._lab.comparison(REPEAT, BASELINE).differs:
-            return True
-        return self._lab.repeats(arm).differs
-
-    def _noise(self, planned: Sequence[Arm], noisy: Sequence[str]) -> Found:
-        if BASELINE in noisy and self._only_the_first(planned):
-            return Found(noisy=tuple(noisy), warming=True)
-        switches = [self._quiet(knob, value, noisy) for knob, value in self._switches()]
-        return Found(
-            noisy=tuple(noisy),
-            noise_threshold=None if BASELINE in noisy else self._noise_threshold(planned, noisy),
-            quieted=tuple(name for name in switches if name),
-            not_tried=tuple(self._not_tried),
-        )
-
-    def _only_the_first(self, planned: Sequence[Arm]) -> bool:
-        """Whether the first round's baseline stands alone: an engine that cannot be started anew was cold only once."""
-        first = self._lab.sat[0].sitting
-        if first.arm != BASELINE or any(
-            arm.name not in (BASELINE, REPEAT) and self._noisy(arm.name) for arm in planned
-        ):
-            return False
-        return self._lab.rounds > 2 and not self._lab.repeats_without(BASELINE, first.round).differs
-
-    def _noise_threshold(self, planned: Sequence[Arm], noisy: Sequence[str]) -> Threshold | None:
-        tried = {int(arm.changes["batch"] or 1): arm.name in noisy for arm in planned if list(arm.changes) == ["batch"]}
-
-        def is_noisy(size: int) -> bool | None:
-            arm = self._arm({"batch": size})
-            return self._noisy(arm.name) if self._sit([arm]) else None
-
-        found = bisected({1: False, **tried}, is_noisy)
-        return None if found is None else threshold("batch", *found)
-
-    def _quiet(self, knob: Knob, value: Value, noisy: Sequence[str]) -> str | None:
-        """The setting's name, if the noisiest arm agrees with itself under it."""
-        loudest = self._lab.arms[BASELINE if BASELINE in noisy else noisy[-1]]
-        arm = self._arm({**loudest.changes, knob.name: value}, against="")
-        if not self._sit([arm]):
-            return None
-        return None if self._noisy(arm.name) else name_of({knob.name: value})
-
-    # --- one knob, on and off
+    # --- effects of the design's arms
 
     def _effects(self, planned: Sequence[Arm]) -> list[Effect]:
-        shown = [arm for arm in planned if arm.against and arm.layer not in ("repeat", "control") and self._shows(arm)]
+        judged = [arm for arm in planned if arm.against and arm.layer not in ("repeat", "control")]
         found: list[Effect] = []
-        for names, arms in _by_knobs(shown):
-            explained = any(set(other.causes) < set(names) for other in found)
-            if not explained:
-                found.append(self._effect(arms, planned))
-        return sorted(found, key=lambda effect: (effect.layer == "engine", -_size(self._lab.comparison(effect.arm))))
+        for names, arms in _by_knobs([arm for arm in judged if self._shows(arm)]):
+            if not any(set(other.causes) < set(names) for other in found):  # that one explains this one
+                strongest = max(arms, key=lambda arm: size(self._lab.comparison(arm.name)))
+                found.append(self._effect(strongest, self._causes(strongest), planned))
+        found = self._beside_the_cache(found)
+        return sorted(found, key=lambda effect: (effect.layer == "engine", -size(self._lab.comparison(effect.arm))))
 
-    def _effect(self, arms: Sequence[Arm], planned: Sequence[Arm]) -> Effect:
-        """One knob's effect, from its strongest arm."""
-        arm = max(arms, key=lambda one: _size(self._lab.comparison(one.name)))
-        steady = all(one.differs for one in self._lab.by_round(arm.name))
-        causes = self._causes(arm)
-        knob = self._knobs[causes[0]]
-        found = self._threshold(knob, arm, planned) if knob.ordered else None
-        switches, dampers = self._moderators(arm) if arm.layer != "engine" else ([], [])
+    def _beside_the_cache(self, found: list[Effect]) -> list[Effect]:
+        """Without effects that a cache may have made: rows that share a prefix warm it for those that come later."""
+        if ("cache",) not in [effect.causes for effect in found]:
+            return found
+        shared = [effect for effect in found if "prefix" in effect.causes]
+        why = "cannot be told from the cache's own effect: rows that share a prefix warm it for each other"
+        self._further.not_tried += [(effect.arm, why) for effect in shared]
+        return [effect for effect in found if effect not in shared]
+
+    def _effect(self, arm: Arm, causes: tuple[str, ...], planned: Sequence[Arm]) -> Effect:
+        ends, dampens = self._moderators(arm) if arm.layer != "engine" else ([], [])
+        ordered = [self._knobs[name] for name in causes if self._knobs[name].ordered]
+        thresholds = [self._threshold(knob, arm, planned) for knob in ordered]
         return Effect(
             arm=arm.name,
             against=arm.against,
             layer=arm.layer,
             causes=causes,
-            steady=steady,
-            threshold=found,
-            switches=tuple(switches),
-            dampers=tuple(dampers),
+            steady=all(one.differs for one in self._lab.by_round(arm.name)),
+            thresholds=tuple(found for found in thresholds if found is not None),
+            switches=tuple(ends),
+            dampers=tuple(dampens),
         )
 
     def _shows(self, arm: Arm) -> bool:
@@ -172,16 +111,14 @@ class Search:
 
     def _needed(self, arm: Arm, condition: str) -> bool:
         """Whether the effect is gone without the condition that both the arm and its reference have."""
-        changes = {name: value for name, value in arm.changes.items() if name != condition}
-        known = self._lab.arms.get(name_of(changes))
-        plain = known or self._arm(changes)
-        if known is None and not self._sit([plain]):
-            return False
-        return not self._lab.comparison(plain.name).differs
+        plain = self._further.arm({name: value for name, value in arm.changes.items() if name != condition})
+        return self._further.sit(plain) and not self._shows(plain)
+
+    # --- where an effect begins
 
     def _threshold(self, knob: Knob, arm: Arm, planned: Sequence[Arm]) -> Threshold | None:
         others = {name: value for name, value in arm.changes.items() if name != knob.name}
-        tried = {_number(knob.baseline): False}
+        tried = {_number(knob.baseline): False, _number(arm.changes[knob.name]): True}
         for one in planned:
             rest = {name: value for name, value in one.changes.items() if name != knob.name}
             if knob.name in one.changes and rest == others and one.against:
@@ -189,113 +126,91 @@ class Search:
 
         def has_effect(value: int) -> bool | None:
             at = self._at(arm, knob, value)
-            return self._shows(at) if self._sit([at]) else None
+            return self._shows(at) if self._further.sit(at) else None
 
         found = bisected(tried, has_effect)
         if found is None:
             return None
-        lengths = [self._longest(self._at(arm, knob, value)) for value in found] if knob.name == "prefix" else []
-        tokens = (lengths[0], lengths[1]) if lengths and None not in lengths else None
+        lengths = [self._tokens(self._at(arm, knob, value), knob) for value in found]
+        tokens = None if None in lengths else (lengths[0], lengths[1])
         return threshold(knob.name, *found, tokens=tokens)  # type: ignore[arg-type]
 
     def _at(self, arm: Arm, knob: Knob, value: int) -> Arm:
         """The same arm with the knob at another value; where its reference has the knob too, that one as well."""
-        reference = self._lab.arms[arm.against]
-        against = reference
-        if knob.name in reference.changes:
-            against = self._arm({**reference.changes, knob.name: value}, against="")
+        against = self._lab.arms[arm.against]
+        if knob.name in against.changes:
+            against = self._further.arm({**against.changes, knob.name: value}, against="", layer=arm.layer)
             self._lab.arms.setdefault(against.name, against)
-        return self._arm({**arm.changes, knob.name: value}, against=against.name, layer=arm.layer)
+        changes = {**arm.changes, knob.name: value}
+        if value == _number(knob.baseline):
+            del changes[knob.name]
+        return self._further.arm(changes, against=against.name, layer=arm.layer)
 
-    def _longest(self, arm: Arm) -> int | None:
-        seen = self._lab.observations(arm.name) if arm.name in self._lab.arms else []
-        return max((one.prompt_tokens for one in seen if one.prompt_tokens is not None), default=None)
+    def _tokens(self, arm: Arm, knob: Knob) -> int | None:
+        """Tokens of the longest prompt, or for a batch those of as many together; None where the engine is silent."""
+        seen = self._lab.observations(arm.name) if self._lab.has_sat(arm.name) else []
+        longest = max((one.prompt_tokens for one in seen if one.prompt_tokens is not None), default=None)
+        together = _number(arm.changes.get("batch", 1)) if knob.name == "batch" else 1
+        return None if longest is None else longest * together
 
-    # --- knobs of the engine that make an effect vanish
-
-    def _switches(self) -> Iterator[tuple[Knob, Value]]:
-        for knob in self._knobs.values():
-            if knob.place != "traffic":
-                for value in knob.values:
-                    yield knob, value
+    # --- settings of the engine that make an effect vanish
 
     def _moderators(self, arm: Arm) -> tuple[list[str], list[str]]:
-        switches, dampers = [], []
+        ends: list[str] = []
+        dampens: list[str] = []
         before = self._lab.comparison(arm.name)
-        for knob, value in self._switches():
-            setting = {knob.name: value}
-            reference = self._arm({**self._lab.arms[arm.against].changes, **setting}, against="")
-            turned = self._arm({**arm.changes, **setting}, against=reference.name)
-            if not self._sit([reference, turned]):
-                continue
-            after = self._lab.comparison(turned.name)
-            if after.rows and not after.differs:
-                switches.append(name_of(setting))
-            elif _rarer(after, before):
-                dampers.append(name_of(setting))
-        return switches, dampers
+        for knob, value in switches([knob for name, knob in self._knobs.items() if name not in arm.changes]):
+            after = self._under(arm, {knob.name: value})
+            if after is not None and after.rows and not after.differs:
+                ends.append(name_of({knob.name: value}))
+            elif after is not None and _rarer(after, before):
+                dampens.append(name_of({knob.name: value}))
+        return ends, dampens
+
+    def _under(self, arm: Arm, setting: dict[str, Value]) -> Comparison | None:
+        """The effect's comparison with the setting on both sides; None if it may not be tried any more."""
+        reference = self._further.arm({**self._lab.arms[arm.against].changes, **setting}, against="")
+        self._lab.arms.setdefault(reference.name, reference)
+        turned = self._further.arm({**arm.changes, **setting}, against=reference.name)
+        if not self._further.sit(reference, turned):
+            return None
+        return self._lab.comparison(turned.name, reference.name)
 
     # --- two knobs, where one is not enough
 
     def _together(self, planned: Sequence[Arm]) -> list[Effect]:
-        """Pairs of knobs whose single arms show nothing, each compared with the arm that has one of them."""
-        single = [arm for arm in planned if len(arm.changes) == 1 and arm.layer not in ("repeat", "control")]
-        strongest = {next(iter(arm.changes)): arm for arm in single}  # the last value of a knob is its most extreme
-        found: list[Effect] = []
-        for first, second in combinations(strongest.values(), 2):
+        """Pairs of knobs that show nothing alone: both turned, against one of them turned."""
+        single = [
+            arm for arm in planned if len(arm.changes) == 1 and arm.layer not in ("repeat", "control", "observer")
+        ]
+        extreme = {next(iter(arm.changes)): arm for arm in single}  # the last value of a knob is its most extreme
+        found = []
+        for first, second in combinations(extreme.values(), 2):
             changes = {**first.changes, **second.changes}
-            if name_of(changes) in self._lab.arms or "logprobs" in changes:
+            if name_of(changes) in self._lab.arms:
                 continue
-            reference = next((one for one in (first, second) if "prefix" not in one.changes), first)
-            if "prefix" in changes:  # a condition that changes the question stands on both sides
-                reference = first if "prefix" in first.changes else second
-            arm = self._arm(changes, against=reference.name)
-            if self._sit([arm]) and self._shows(arm):
-                found.append(self._pair(arm))
+            # What changes the question itself must stand on both sides.
+            reference = next((one for one in (first, second) if not one.against), first)
+            arm = self._further.arm(changes, against=reference.name, layer=first.layer)
+            if self._further.sit(arm) and self._shows(arm):
+                found.append(self._effect(arm, tuple(changes), [arm]))
         return found
 
-    def _pair(self, arm: Arm) -> Effect:
-        steady = all(one.differs for one in self._lab.by_round(arm.name))
-        ordered = next((self._knobs[name] for name in arm.changes if self._knobs[name].ordered), None)
-        at = None if ordered is None else self._threshold(ordered, arm, [])
-        if at is None and ordered is not None:
-            at = self._threshold(ordered, arm, [arm])
-        causes = tuple(arm.changes)
-        return Effect(arm=arm.name, against=arm.against, layer=arm.layer, causes=causes, steady=steady, threshold=at)
 
-    # --- further arms
-
-    def _arm(self, changes: dict[str, Value], against: str = BASELINE, layer: str = "engine") -> Arm:
-        return Arm(name=name_of(changes), changes=changes, against=against, layer=layer)  # type: ignore[arg-type]
-
-    def _sit(self, arms: Sequence[Arm]) -> bool:
-        """Runs arms that have not sat yet, if the limit allows; False if it does not."""
-        new = [arm for arm in arms if not self._lab.has_sat(arm.name)]
-        if not new:
-            return True
-        needed = 2 * self._rounds * len(new)
-        if needed > self._left:
-            self._not_tried += [(arm.name, "the limit on further sittings was reached") for arm in new]
-            return False
-        self._left -= needed
-        self._lab.again(new, self._rounds)
-        return True
-
-
-def _by_knobs(arms: Sequence[Arm]) -> list[tuple[tuple[str, ...], list[Arm]]]:
-    """Arms by which knobs they turn, those that turn few first: an effect of one knob explains those with two."""
-    groups: dict[tuple[str, ...], list[Arm]] = {}
-    for arm in arms:
-        groups.setdefault(tuple(sorted(arm.changes)), []).append(arm)
-    return sorted(groups.items(), key=lambda group: len(group[0]))
-
-
-def _size(comparison: Comparison) -> float:
+def size(comparison: Comparison) -> float:
     """How large an effect is: the share of positions, else of answers, that differ."""
     for rate in (comparison.logprob_equal, comparison.token_equal, comparison.text_equal):
         if rate is not None and rate.value is not None:
             return 1 - rate.value
     return 0.0
+
+
+def _by_knobs(arms: Sequence[Arm]) -> Iterator[tuple[tuple[str, ...], list[Arm]]]:
+    """Arms by which knobs they turn, those that turn few first: an effect of one knob explains those with two."""
+    groups: dict[tuple[str, ...], list[Arm]] = {}
+    for arm in arms:
+        groups.setdefault(tuple(sorted(arm.changes)), []).append(arm)
+    yield from sorted(groups.items(), key=lambda group: len(group[0]))
 
 
 def _rarer(after: Comparison, before: Comparison) -> bool:

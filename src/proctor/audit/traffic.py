@@ -15,6 +15,9 @@ from proctor.spec.audit import AuditSpec
 
 COMPANY = 1 << 40
 """Ids from here on are neighbours, whose answers nobody looks at; row ids are far smaller."""
+TOP = 2
+"""How many of the most likely tokens are looked at: the margin of a choice is between two."""
+MORE_TOP = 5
 _LONG_WORDS = 200
 _WORDS = ("the", "road", "is", "wet", "and", "a", "car", "stands", "on", "left", "side", "of", "it", "now")
 
@@ -30,12 +33,14 @@ Wave = list[Asked]
 """Requests that are handed to the engine at once; the next wave follows when all have come back."""
 
 
-def traffic_knobs(spec: AuditSpec, batch_size: int) -> tuple[Knob, ...]:
+def traffic_knobs(spec: AuditSpec, batch_size: int, *, most_top: int = 0, sampled: bool = False) -> tuple[Knob, ...]:
     """The knobs that exist for every engine, since they are about what is sent to it.
 
     Args:
         spec: the audit's settings.
         batch_size: most rows the engine works on at once: a larger wave would not be one.
+        most_top: most likely tokens a position that the engine can be asked for.
+        sampled: answers are drawn (temperature above 0), so another seed must give others.
     """
     batches = tuple(size for size in spec.batches or _powers(batch_size) if size <= batch_size)
     company = batch_size > 1
@@ -77,6 +82,21 @@ def traffic_knobs(spec: AuditSpec, batch_size: int) -> tuple[Knob, ...]:
             baseline=True,
             values=(False,),
         ),
+        Knob(
+            name="top",
+            what="how many of the most likely tokens are asked for at each position (the observer effect)",
+            place="traffic",
+            baseline=TOP,
+            values=(MORE_TOP,) if most_top >= MORE_TOP else (),
+        ),
+        Knob(
+            name="seed",
+            what="seed of the draws: added to the spec's",
+            place="traffic",
+            baseline=0,
+            values=(1,) if sampled else (),
+            control=True,
+        ),
     )
 
 
@@ -116,7 +136,9 @@ def _ordered(requests: Sequence[Request], order: str, seed: int) -> list[Request
 
 def _as_asked(request: Request, changes: Mapping[str, Value], top: int) -> Request:
     wanted = changes.get("logprobs") is not False
-    sampling: Sampling = replace(request.sampling, logprobs=wanted, top_logprobs=top if wanted else 0)
+    top = int(changes.get("top") or top) if wanted else 0
+    seed = request.sampling.seed + int(changes.get("seed") or 0)
+    sampling: Sampling = replace(request.sampling, logprobs=wanted, top_logprobs=top, seed=seed)
     prompt = request.prompt
     words = int(changes.get("prefix") or 0)
     if words:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from proctor.audit.compare import not_excluded
 from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Comparison, Design, Rate, Threshold, Verdict
+from proctor.audit.noise import Noise
 from proctor.audit.search import Effect, Found
 
 Nature = Literal["rounding", "wrong results", "unknown"]
@@ -26,10 +27,12 @@ def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown
     )
     if not lab.repeats(BASELINE).rows:
         return base
-    if found.noisy:
-        thresholds = (found.noise_threshold,) if found.noise_threshold else ()
-        causes = (("batch",),) if found.noise_threshold else ()
-        return replace(base, kind="run-to-run", sentence=_of_noise(lab, found), thresholds=thresholds, causes=causes)
+    if found.noise.arms:
+        thresholds = (found.noise.threshold,) if found.noise.threshold else ()
+        causes = (("batch",),) if found.noise.threshold else ()
+        return replace(
+            base, kind="run-to-run", sentence=_of_noise(lab, found.noise), thresholds=thresholds, causes=causes
+        )
     if not found.effects:
         return replace(base, kind="no effect found", sentence=_of_nothing(lab, design))
     return replace(
@@ -37,7 +40,7 @@ def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown
         kind=_kind(found.effects),
         sentence=_of_effects(lab, found.effects, nature),
         causes=tuple(effect.causes for effect in found.effects if effect.steady),
-        thresholds=tuple(effect.threshold for effect in found.effects if effect.threshold),
+        thresholds=tuple(threshold for effect in found.effects for threshold in effect.thresholds),
         nature=nature,
     )
 
@@ -62,23 +65,21 @@ def _of_nothing(lab: Lab, design: Design) -> str:
     )
 
 
-def _of_noise(lab: Lab, found: Found) -> str:
-    if found.warming:
+def _of_noise(lab: Lab, noise: Noise) -> str:
+    if noise.warming:
         return (
             "Run to run: the first asking differs from all later ones, which agree with each other: the engine answers "
             "from a cache that it keeps, and it cannot be started anew from here."
         )
-    if BASELINE in found.noisy:
-        seen = _differing(lab.comparison(REPEAT, BASELINE) if lab.has_sat(REPEAT) else lab.repeats(BASELINE))
-        seen = seen or _differing(lab.repeats(BASELINE))
+    if BASELINE in noise.arms:
+        seen = _differing(lab.comparison(REPEAT, BASELINE)) or _differing(lab.repeats(BASELINE))
         text = f"Run to run: the same requests, asked again with nothing changed, came back different ({seen})"
     else:
-        arm = found.noisy[-1]
+        arm = noise.arms[-1]
         text = f"Run to run: {arm} does not agree with itself ({_differing(lab.repeats(arm))})"
-        if found.noise_threshold is not None:
-            below, above = found.noise_threshold.below, found.noise_threshold.above
-            text += f"; {below} rows at once agree, {above} do not"
-    quiet = f"; {' or '.join(found.quieted)} ends it" if found.quieted else ""
+        if noise.threshold is not None:
+            text += f"; {noise.threshold.below} rows at once agree, {noise.threshold.above} do not"
+    quiet = f"; {' or '.join(noise.quieted)} ends it" if noise.quieted else ""
     return f"{text}{quiet}. No other knob can be judged before this is mended."
 
 
@@ -92,18 +93,16 @@ def _of_effects(lab: Lab, effects: Sequence[Effect], nature: Nature) -> str:
 def _of_effect(lab: Lab, effect: Effect) -> str:
     knob = " together with ".join(effect.causes)
     seen = _differing(lab.comparison(effect.arm))
-    where = _where(effect.threshold) or f" ({effect.arm})"
+    where = " and".join(_where(found, named=len(effect.thresholds) > 1) for found in effect.thresholds)
     certain = "changes outputs" if effect.steady else "goes with changed outputs, though not in every round,"
     switch = f"; {' or '.join(effect.switches)} switches it off" if effect.switches else ""
-    return f"{knob} {certain}{where}: {seen}{switch}."
+    return f"{knob} {certain}{where or f' ({effect.arm})'}: {seen}{switch}."
 
 
-def _where(found: Threshold | None) -> str:
-    if found is None:
-        return ""
+def _where(found: Threshold, *, named: bool) -> str:
     tokens = f" ({found.tokens[0]} against {found.tokens[1]} tokens)" if found.tokens else ""
-    known = f", as is known of {found.known_as}" if found.known_as else ""
-    return f" from {found.above} on, not up to {found.below}{tokens}{known}"
+    knob = f" {found.knob}" if named else ""
+    return f" from{knob} {found.above} on, not up to {found.below}{tokens}"
 
 
 def _differing(comparison: Comparison) -> str:
@@ -126,7 +125,7 @@ def _differing(comparison: Comparison) -> str:
 
 def _ruled_out(lab: Lab, design: Design, found: Found) -> list[str]:
     """Knobs that were turned and changed nothing, with what is not excluded."""
-    if found.noisy:
+    if found.noise.arms:
         return []
     guilty = {name for effect in found.effects for name in effect.causes}
     by_knob: dict[str, list[Comparison]] = {}
@@ -148,13 +147,18 @@ def _ruled_out(lab: Lab, design: Design, found: Found) -> list[str]:
 
 def _evidence(lab: Lab, found: Found) -> list[str]:
     told = []
-    if not found.noisy:
-        again = lab.comparison(REPEAT, BASELINE) if lab.has_sat(REPEAT) else lab.repeats(BASELINE)
+    if not found.noise.arms:
+        again = lab.comparison(REPEAT, BASELINE)
         told.append(f"asked again with nothing changed: {again.rows} of {again.rows} pairs of answers are equal")
     for effect in found.effects:
         seen = lab.by_round(effect.arm)
         shows = sum(one.differs for one in seen)
         told.append(f"{effect.arm} against {effect.against}: the effect shows in {shows} of {len(seen)} rounds")
+        told += [
+            f"a switch at {at.knob} {at.above} is known, which is a hint and no proof: {at.known_as}"
+            for at in effect.thresholds
+            if at.known_as
+        ]
         told += [f"{setting}: the effect of {effect.arm} is gone" for setting in effect.switches]
         told += [f"{setting}: the effect of {effect.arm} is rarer, not gone" for setting in effect.dampers]
     return told
