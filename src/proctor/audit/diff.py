@@ -202,13 +202,13 @@ def _span(found: Threshold) -> str:
 
 
 def _changes(before: Audit, after: Audit) -> Iterator[Change]:
-    theirs, ours = _flat(before), _flat(after)
+    theirs, ours = flat_fingerprint(before), flat_fingerprint(after)
     for what in dict.fromkeys((*theirs, *ours)):
         if theirs.get(what, "") != ours.get(what, ""):
             yield Change(what, theirs.get(what, ""), ours.get(what, ""))
 
 
-def _flat(audit: Audit) -> dict[str, str]:
+def flat_fingerprint(audit: Audit) -> dict[str, str]:
     """The fingerprint as names and texts, without what it says of the questions."""
     found: Fingerprint = audit.fingerprint
     nested: Mapping[str, Mapping[str, Any]] = {"": found.versions, "hardware ": found.hardware, "knob ": found.knobs}

@@ -6,19 +6,12 @@ forbids itself to load or run anything (a content security policy without source
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import jinja2
-
-import proctor
 from proctor.results import RunDir
 from proctor.results.files import write_text
-from proctor.view import formats
 from proctor.view.gather import RunView, gather
+from proctor.view.pages import page
 
 _NAME = "report.html"
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report(run: RunDir) -> str:
@@ -33,22 +26,4 @@ def write_report(run: RunDir) -> str:
 
 def render(view: RunView) -> str:
     """The page."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= _filters()
-    template = environment.get_template("report.html.j2")
-    return template.render(view=view, style=_read("style.css"), version=proctor.__version__)
-
-
-def _filters() -> dict[str, Any]:
-    names = ("clip", "duration", "metric_interval", "metric_value", "moment", "percent", "since", "whole")
-    return {name: getattr(formats, name) for name in names}
-
-
-def _read(name: str) -> str:
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
+    return page("report.html.j2", "style.css", view=view)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proctor.tasks import Metric, Summary
-from proctor.view.charts.scale import Scale, Tick, nice_step
+from proctor.view.charts.scale import Scale, Tick, apart, nice_step
 from proctor.view.formats import clip, metric_interval, metric_value, whole
 
 HEIGHT = 300
@@ -162,13 +162,8 @@ def _title(name: str, metric: Metric) -> str:
 
 def _apart(series: list[Series]) -> list[Series]:
     """Moves the labels at the ends so that none covers another."""
-    ordered = sorted(series, key=lambda one: one.label.at)
-    floor, placed = -math.inf, {}
-    for one in ordered:
-        floor = max(one.label.at, floor + _LABEL_GAP)
-        placed[one.name] = floor
-    excess = max(0.0, floor - (HEIGHT - _BOTTOM)) if ordered else 0.0
+    places = apart([one.label.at for one in series], _LABEL_GAP, HEIGHT - _BOTTOM)
     return [
-        Series(s.name, s.place, s.runs, s.bands, s.points, Tick(round(placed[s.name] - excess, 1), s.label.text))
-        for s in series
+        Series(s.name, s.place, s.runs, s.bands, s.points, Tick(at, s.label.text))
+        for s, at in zip(series, places, strict=True)
     ]

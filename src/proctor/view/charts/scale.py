@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,3 +40,14 @@ def nice_step(rough: float) -> float:
     """The smallest of 1, 2 or 5 times a power of ten that is not below `rough`."""
     power = 10 ** math.floor(math.log10(rough))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+
+
+def apart(places: Sequence[float], gap: float, lowest: float) -> list[float]:
+    """Pixels of labels that belong at `places`, moved until they are `gap` apart and none lies below `lowest`."""
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    floor, moved = -math.inf, list(places)
+    for i in order:
+        floor = max(places[i], floor + gap)
+        moved[i] = floor
+    excess = max(0.0, floor - lowest) if order else 0.0
+    return [round(place - excess, 1) for place in moved]
