@@ -6,6 +6,8 @@ from pathlib import Path
 
 from proctor.audit.store import ANSWERS, AUDIT, TOKENS
 from proctor.rows import UserError
+from proctor.spec import RunSpec
+from proctor.storage.connect import is_url
 from proctor.storage.folder import Folder, LocalFolder, Place, open_folder
 
 FOLDER = "audit"
@@ -48,3 +50,21 @@ def local_audit(folder: Folder) -> Path:
         (together / copy.name).unlink(missing_ok=True)
         (together / copy.name).symlink_to(copy)
     return together
+
+
+def place_for(spec: RunSpec, out: Path | None) -> Path:
+    """Where an audit of `spec` is to lie: `out`, or ``audit/`` in a local run directory.
+
+    Raises:
+        UserError: neither can be, or `out` holds another audit.
+    """
+    if out is None:
+        if is_url(spec.run_dir):
+            fix = "give a local directory with --out"
+            raise UserError("an audit is written to a local directory, and this is a URL", where="run_dir", fix=fix)
+        return Path(spec.run_dir) / FOLDER
+    if is_url(str(out)):
+        raise UserError("not a local directory", where=f"--out {out}", fix="write it there, and copy it")
+    if (out / AUDIT).exists():
+        raise UserError("there is an audit here already", where=str(out), fix="give another --out, or move it away")
+    return out

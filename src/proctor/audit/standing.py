@@ -20,8 +20,9 @@ from proctor.engines.config import engine_config, environment
 from proctor.engines.knobs import knobs_of
 from proctor.engines.surroundings import look
 from proctor.rows import UserError
+from proctor.sources.registry import source_of
 from proctor.spec import Checkpoint, RunSpec
-from proctor.storage.folder import Folder
+from proctor.storage.folder import Folder, LocalFolder
 
 VERDICT = "verdict.json"
 _OF_THE_ENGINE = {"replicas", "checkpoints", "faults"}
@@ -137,6 +138,31 @@ def conduct_standing(
     return standing
 
 
+def conduct_audit(spec: RunSpec, checkpoint: str | None, place: Path, progress: Progress | None = None) -> Audit:
+    """Audits a checkpoint and puts the audit into a local directory; one that is there already goes to ``earlier/``.
+
+    Args:
+        spec: what a run would do; its ``audit`` says how.
+        checkpoint: its name; None is the first one.
+        place: directory, which is made.
+        progress: is told of every sitting.
+
+    Raises:
+        UserError: the engine does not work, nothing can be asked, or the directory cannot be written to.
+    """
+    name = audited_checkpoint(spec, checkpoint).name
+    auditor = Auditor(spec, name)
+    key = key_of(spec, source_of(spec).fingerprint(), name)
+    audit, lab = auditor.run(progress)
+    try:
+        set_aside(LocalFolder(place.parent), place.name)
+        write_audit(place, audit, lab)
+        write_standing(LocalFolder(place.parent), standing_of(audit, key), place.name)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", where=str(place)) from error
+    return audit
+
+
 def standing_of(audit: Audit, key: str) -> Standing:
     """An audit in short."""
     return Standing(
@@ -161,16 +187,16 @@ def read_standing(run: Folder) -> Standing | None:
         return None
 
 
-def write_standing(run: Folder, standing: Standing) -> None:
-    """Writes the audit in short into a run directory.
+def write_standing(run: Folder, standing: Standing, name: str = FOLDER) -> None:
+    """Writes the audit in short into the folder `name` of a run directory.
 
     Raises:
         OSError: it cannot be written.
     """
-    run.below(FOLDER).write(VERDICT, msgspec.json.format(msgspec.json.encode(standing), indent=1))
+    run.below(name).write(VERDICT, msgspec.json.format(msgspec.json.encode(standing), indent=1))
 
 
-def set_aside(run: Folder) -> None:
+def set_aside(run: Folder, name: str = FOLDER) -> None:
     """Moves an audit that is there already to ``earlier/``: it may have taken long, and nothing is deleted."""
-    if run.exists(f"{FOLDER}/{AUDIT}"):
-        run.move(FOLDER, f"earlier/{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}/{FOLDER}")
+    if run.exists(f"{name}/{AUDIT}"):
+        run.move(name, f"earlier/{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}/{name}")

@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 import proctor
-from proctor.cli import demo, mds, plan, records, report, run, trace
+from proctor.cli import audit, demo, mds, plan, records, report, run, trace
 from proctor.cli.output import escaped, stderr
 from proctor.rows import UserError
 from proctor.storage.base import StorageError
@@ -28,6 +28,7 @@ app.command("errors")(records.errors)
 app.command("export")(records.export)
 app.command("report")(report.report)
 app.command("demo")(demo.demo)
+app.add_typer(audit.app, name="audit")
 app.add_typer(mds.app, name="mds")
 app.add_typer(trace.app, name="trace")
 
