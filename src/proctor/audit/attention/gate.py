@@ -11,11 +11,13 @@ from collections.abc import Iterator
 import msgspec
 
 from proctor.audit.attention.prefix import CommonPrefix, common_prefix
-from proctor.audit.attention.step import MOST_REQUESTS, Cost, Decision, Gate, Outcome, Step, check
+from proctor.audit.attention.step import Cost, Decision, Gate, Outcome, Step, check
 from proctor.audit.attention.versions import cascade_default
 
 TILE = 128
 """Queries, and keys, of a tile in the cost model; the kernel itself might use others."""
+SEARCHED = 1024
+"""Requests up to which a switch is looked for."""
 LEAST_PREFIX = 256
 LEAST_REQUESTS = 8
 _NO: Outcome = "does not split"
@@ -31,7 +33,6 @@ def cascade_gate(step: Step) -> Decision:
     check(step)
     prefix = common_prefix(
         step.shared if step.prefix_caching else 0,
-        step.requests,
         block_size=step.block_size,
         unrelated=step.unrelated,
         computed=step.computed,
@@ -68,7 +69,7 @@ def cost_model(step: Step, prefix: int) -> Cost:
     )
 
 
-def first_activation(step: Step, most: int = MOST_REQUESTS) -> int | None:
+def first_activation(step: Step, most: int = SEARCHED) -> int | None:
     """The least number of decoding requests at which attention was split; None where it was at none up to `most`.
 
     Args:
@@ -124,9 +125,7 @@ def _release(step: Step) -> Gate:
     outcome: Outcome = "unknown" if "absent" in default.states else "passes"
     if default.states == ("absent",):
         outcome = _NO
-    return Gate(
-        name="release", rule="removed with 0.32: no split", here=f"{step.version}: {default.why}", outcome=outcome
-    )
+    return Gate(name="release", rule="removed with 0.32: no split", here=default.why, outcome=outcome)
 
 
 def _setting(step: Step) -> Gate:
@@ -137,7 +136,7 @@ def _setting(step: Step) -> Gate:
         outcome, here = _NO if step.disabled else "passes", f"disable_cascade_attn={step.disabled}"
     else:
         default = cascade_default(step.version)
-        here = f"default of {step.version}: {default.why}"
+        here = default.why
         if "on" not in default.states:
             outcome = _NO
         elif default.states == ("on",):

@@ -89,3 +89,11 @@ def check_counts(asked: Sizes | Depth) -> None:
             where="queries",
             fix="fewer queries, or longer",
         )
+
+
+def left_out(sizes: Sizes) -> list[str]:
+    """What `sizes` asks for and nothing is measured at, in words."""
+    room, queries = max(sizes.lengths) - 1, min(sizes.prefill, max(sizes.lengths))
+    words = [f"prefix {prefix}: no length has room for it" for prefix in sizes.prefixes if prefix > room]
+    words += [f"chunk {chunk}: the prefill has {queries} queries" for chunk in sizes.chunks if chunk >= queries]
+    return words

@@ -48,13 +48,12 @@ def common_blocks(tables: Sequence[Sequence[Hashable]]) -> int:
 
 
 def common_prefix(
-    shared: int, requests: int, *, block_size: int = 16, unrelated: int = 0, computed: int | None = None
+    shared: int, *, block_size: int = 16, unrelated: int = 0, computed: int | None = None
 ) -> CommonPrefix:
-    """The prefix that the gate is asked about, for requests that share their first tokens.
+    """The prefix that the gate is asked about, for a step of requests that share their first tokens.
 
     Args:
         shared: tokens that the requests share.
-        requests: how many share them.
         block_size: tokens of a KV block.
         unrelated: further requests that have a KV cache and share nothing.
         computed: tokens that the least advanced request of the step has computed so far; None: all of `shared`.
@@ -62,9 +61,8 @@ def common_prefix(
     Raises:
         UserError: a count that cannot be.
     """
-    _check(shared, requests, block_size, unrelated, computed)
-    tables: list[Sequence[Hashable]] = [range(shared // block_size)] * requests
-    blocks = common_blocks(tables + [[f"of {other}"] for other in range(unrelated)]) if requests else 0
+    _check(shared, block_size, unrelated, computed)
+    blocks = 0 if unrelated else shared // block_size  # `common_blocks` of such requests
     capped = min(blocks * block_size, shared if computed is None else computed)
     length = capped // block_size * block_size
     return CommonPrefix(
@@ -76,10 +74,10 @@ def common_prefix(
     )
 
 
-def _check(shared: int, requests: int, block_size: int, unrelated: int, computed: int | None) -> None:
+def _check(shared: int, block_size: int, unrelated: int, computed: int | None) -> None:
     if block_size < 1:
         raise UserError(f"a block of {block_size} tokens", where="block size", fix="1 or more")
-    for name, count in (("shared tokens", shared), ("requests", requests), ("unrelated", unrelated)):
+    for name, count in (("shared tokens", shared), ("unrelated", unrelated)):
         if count < 0:
             raise UserError(f"{count} is no count", where=name, fix="0 or more")
     if computed is not None and computed < 0:
