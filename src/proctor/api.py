@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 
 from proctor.rows import Event, told
@@ -10,6 +11,7 @@ from proctor.runner.loop import run as run_loop
 from proctor.runner.outcome import RunOutcome
 from proctor.runner.snapshot import Observer, quiet
 from proctor.spec import RunSpec
+from proctor.view.audit import write_audit_page
 from proctor.view.report import write_report
 
 
@@ -29,10 +31,24 @@ def with_report(outcome: RunOutcome) -> RunOutcome:
     """The outcome with its report, which is written now; or with the reason why there is none."""
     if not outcome.held:
         return outcome
+    if outcome.audit is not None and not outcome.audit.failure:
+        page, reason = _attempt(lambda: write_audit_page(outcome.run.folder))
+        if page is None:
+            outcome = _without(outcome, "audit page", reason)
+    report, reason = _attempt(lambda: write_report(outcome.run))
+    return replace(outcome, report=report) if report is not None else _without(outcome, "report", reason)
+
+
+def _attempt(write: Callable[[], str]) -> tuple[str | None, str]:
+    """Where a page was written, or the reason why not: whatever it meets, the records are written."""
     try:
-        return replace(outcome, report=write_report(outcome.run))
-    except Exception as error:  # whatever a report meets, the records are written and the verdict stands
-        reason = f"not written: {told(error)}"
-        with contextlib.suppress(OSError):
-            outcome.run.append_event(Event("report.failed", message=reason))
-        return replace(outcome, reasons={**outcome.reasons, "report": reason})
+        return write(), ""
+    except Exception as error:
+        return None, f"not written: {told(error)}"
+
+
+def _without(outcome: RunOutcome, what: str, reason: str) -> RunOutcome:
+    """The outcome with the reason why a page is missing, which is an event of the run as well."""
+    with contextlib.suppress(OSError):
+        outcome.run.append_event(Event("report.failed", message=f"{what} {reason}"))
+    return replace(outcome, reasons={**outcome.reasons, what: reason})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from proctor.cli.output import json_line, stdout, table
 from proctor.results import Ledger
 from proctor.runner.outcome import ExitCode, RunOutcome
@@ -43,6 +45,9 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
         stdout.say(f"source: {notice}", style="red")
     if outcome.exit_code in (ExitCode.INCOMPLETE, ExitCode.INTERRUPTED):
         stdout.say(f"resume with: {resume}")
+    if outcome.audit is not None:
+        colour = "green" if outcome.audit.exit_code == 0 else "yellow"
+        stdout.say(f"audit of {outcome.audit.checkpoint}: {outcome.audit.sentence}", style=colour)
     stdout.say(f"results: {outcome.run.results.location}")
     if outcome.report is not None:
         stdout.say(f"report:  {outcome.report}")
@@ -85,6 +90,7 @@ def outcome_json(outcome: RunOutcome) -> dict[str, object]:
         "progress": status_json(outcome.progress, outcome.exit_code.name.lower())["checkpoints"],
         "run_dir": outcome.run.location,
         "report": outcome.report,
+        "audit": None if outcome.audit is None else msgspec.to_builtins(outcome.audit),
     }
 
 

@@ -11,8 +11,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
-from proctor.cli.output import duration, json_line, stdout, table
+from proctor.cli.output import duration, json_line, stdout, table, visible
 from proctor.runner.snapshot import Observer, Progress, status_json
 from proctor.runner.status import RunStatus
 
@@ -51,7 +52,7 @@ def line(progress: Progress) -> str:
     """A snapshot in one line."""
     done = sum(entry.done for entry in progress.checkpoints.values())
     total = sum(entry.total for entry in progress.checkpoints.values())
-    where = f"{progress.active[0]} sweep {progress.active[1]}" if progress.active else "between sweeps"
+    where = f"{progress.active[0]} sweep {progress.active[1]}" if progress.active else progress.note or "between sweeps"
     return (
         f"{duration(progress.seconds)}  {where}: {done:,} of {total:,} rows, {progress.rate:.0f} rows/s, "
         f"{duration(progress.eta_seconds)} left; {_faults(progress)}"
@@ -73,7 +74,8 @@ def panel(progress: Progress) -> RenderableType:
             f"sweep {progress.active[1]}" if active and progress.active else "",
         )
     rate = f"{progress.rate:.0f} rows/s   {duration(progress.eta_seconds)} left   {duration(progress.seconds)} so far"
-    return Group(grid, rate, _faults(progress))
+    note = [Text(visible(progress.note))] if progress.note else []
+    return Group(grid, *note, rate, _faults(progress))
 
 
 def _faults(progress: Progress) -> str:

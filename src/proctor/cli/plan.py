@@ -16,7 +16,7 @@ from proctor.spec import RunSpec, load_spec
 if TYPE_CHECKING:
     from proctor.capacity import Cluster
     from proctor.capacity import Plan as CapacityPlan
-    from proctor.runner.plan import Plan
+    from proctor.runner.plan import AuditPlan, Plan
 
 _VERDICTS = {"fits": "green", "fits with these changes": "yellow", "refused": "red", "unknown": "yellow"}
 
@@ -83,6 +83,19 @@ def _show_run(spec: RunSpec, made: Plan) -> None:
     stdout.print(table(["column", "type"], list(made.columns.items())))
     stdout.print("[bold]first prompt[/]")
     stdout.say(made.preview)
+    if made.audit is not None:
+        stdout.say(_audit_line(made.audit))
+
+
+def _audit_line(audit: AuditPlan) -> str:
+    if audit.cost is None:
+        return f"audit before the run, of {audit.checkpoint}: it will fail, and the run go on: {audit.trouble}"
+    cost = audit.cost
+    return (
+        f"audit before the run, of {audit.checkpoint}: {counted(audit.rows, 'row')}, {counted(audit.arms, 'arm')}, "
+        f"{counted(cost['engine_starts'], 'engine start')}, {counted(cost['requests'], 'request')}, and at most "
+        f"{counted(cost['most_more_sittings'], 'further sitting')} to look for causes (`proctor audit --dry-run`)"
+    )
 
 
 def _show_capacity(found: CapacityPlan, *, why: bool) -> None:

@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 
 import yaml
 
+from proctor.audit.places import FOLDER as AUDIT
+from proctor.audit.standing import check_standing
 from proctor.results import RunDir
 from proctor.results.rundir import OWN_NAMES
 from proctor.rows import UserError
@@ -39,10 +41,11 @@ def check(exam: Exam, *, fresh: bool = False) -> None:
     """Whether a run of `exam` may begin; changes nothing.
 
     Raises:
-        UserError: as `check_directory`; or the engine cannot work.
+        UserError: as `check_directory`; or the engine cannot work, or has no such knob as `audit` names.
     """
     check_directory(exam, fresh=fresh)
     exam.check_engines()
+    check_standing(exam.spec)
 
 
 def check_directory(exam: Exam, *, fresh: bool) -> None:
@@ -75,7 +78,7 @@ def _real(place: str) -> str:
 
 def _check_owner(run: RunDir, *, fresh: bool) -> None:
     """Nothing but a run of ours is resumed or put aside."""
-    names = run.own_entries()
+    names = [name for name in run.own_entries() if name != AUDIT]  # `proctor audit` may have come before any run
     if "source.json" not in names:
         if names:
             what = f"{', '.join(names)} there, but not of a run"

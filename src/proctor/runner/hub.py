@@ -35,13 +35,15 @@ class Pulse(NamedTuple):
 class HubView(NamedTuple):
     """What the hub has heard: events by kind, engines whose breaker is open with the reason, pulses by engine.
 
-    `still` is how many seconds ago an engine last came up, took rows or gave them back.
+    `still` is how many seconds ago an engine last came up, took rows or gave them back; `note` says what goes on beside
+    the sweeps.
     """
 
     events: dict[str, int]
     broken: dict[str, str]
     pulses: dict[str, Pulse]
     still: float = 0.0
+    note: str = ""
 
 
 class _Hub:
@@ -55,6 +57,7 @@ class _Hub:
         self._past: set[str] = set()
         self._moved_at = time.monotonic()
         self._trail = Trail()
+        self._note = ""
 
     def emit(self, line: bytes) -> None:
         event = msgspec.json.decode(line, type=Event)
@@ -82,6 +85,9 @@ class _Hub:
             self._moved_at = now
         self._pulses[engine] = (now, rows)
 
+    def note(self, text: str) -> None:
+        self._note = text
+
     def enter(self, row: int, stage: str) -> None:
         self._trail.enter(row, stage)
 
@@ -102,7 +108,7 @@ class _Hub:
     def view(self) -> HubView:
         now = time.monotonic()
         pulses = {engine: Pulse(now - at, rows) for engine, (at, rows) in self._pulses.items()}
-        return HubView(dict(self._counts), dict(self._broken), pulses, now - self._moved_at)
+        return HubView(dict(self._counts), dict(self._broken), pulses, now - self._moved_at, self._note)
 
 
 class HubClient:
@@ -131,6 +137,11 @@ class HubClient:
         """The engine's actor is alive and has so many rows."""
         with contextlib.suppress(Exception):
             self._actor.pulse.remote(engine, rows)
+
+    def note(self, text: str) -> None:
+        """What goes on beside the sweeps, for whoever watches the run; empty when it is over."""
+        with contextlib.suppress(Exception):
+            self._actor.note.remote(text)
 
     @contextmanager
     def inside(self, row: int, stage: str) -> Iterator[None]:

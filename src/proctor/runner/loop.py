@@ -19,6 +19,7 @@ from ray.exceptions import RayError
 from proctor.results import lift_tombstones, settle
 from proctor.rows import ErrorKind, Event, told
 from proctor.runner.admission import planned
+from proctor.runner.audited import audit_first
 from proctor.runner.begin import begin, check
 from proctor.runner.cluster import await_room, cluster
 from proctor.runner.convict import convict
@@ -80,6 +81,7 @@ def evaluate(exam: Exam, tracker: Tracker) -> None:
         return
     with cluster(exam.spec), tracker.watching(HubClient.start(exam.run.folder)) as hub:
         try:
+            audit_first(exam, tracker, hub)
             for names in _turns(open_rows, exam.spec.stream.checkpoints_at_once):
                 if len(names) > 1:
                     answer_together(exam, {name: open_rows[name] for name in names}, tracker, hub)

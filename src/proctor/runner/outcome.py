@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 
+from proctor.audit.standing import Standing, read_standing
 from proctor.results import Reconciliation, RunDir, reconcile, settle, write_tombstones
 from proctor.rows import Event, told
 from proctor.runner.exam import Exam
@@ -41,6 +42,7 @@ class RunOutcome:
         reasons: why sweeps ended early or there are no metrics, by checkpoint.
         held: whether this driver held the run directory to the end; if not, it has left everything there as it is.
         report: path or URL of the report, None when it was not (or could not be) written.
+        audit: the verdict of the audit that the run carries, None without one. It has no part in the exit code.
     """
 
     run: RunDir
@@ -51,6 +53,7 @@ class RunOutcome:
     reasons: dict[str, str]
     held: bool = True
     report: str | None = None
+    audit: Standing | None = None
 
 
 def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
@@ -78,7 +81,16 @@ def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
     if account.complete and not all(written):
         code = ExitCode.MISTAKE
     held = tracker.lost is None
-    return RunOutcome(run, code, account, summaries, tracker.snapshot, dict(tracker.reasons), held)
+    reasons = dict(tracker.reasons)
+    return RunOutcome(run, code, account, summaries, tracker.snapshot, reasons, held, audit=_audit(exam))
+
+
+def _audit(exam: Exam) -> Standing | None:
+    if exam.spec.audit is None:
+        return None
+    with contextlib.suppress(OSError):
+        return read_standing(exam.run.folder)
+    return None
 
 
 class _Closing:

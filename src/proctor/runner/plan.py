@@ -5,15 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from pyroaring import BitMap64
 
+from proctor.audit.conduct import Auditor
 from proctor.capacity.cluster import wanted_cpus
 from proctor.results.settle import done_ids
-from proctor.rows import ImagePart, Prompt, Sample, told
+from proctor.rows import ImagePart, Prompt, Sample, UserError, told
 from proctor.runner.begin import check
 from proctor.runner.exam import Exam
 from proctor.sources.samples import to_samples
 from proctor.spec import RunSpec, warnings_of
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """The audit before a run.
+
+    Attributes:
+        checkpoint: which one.
+        rows, arms: how many.
+        cost: what it asks of the engine; None where it will fail.
+        trouble: why it will fail; empty if nothing speaks for that.
+    """
+
+    checkpoint: str
+    rows: int = 0
+    arms: int = 0
+    cost: dict[str, int] | None = None
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +49,7 @@ class Plan:
         preview: the first row's prompt as text, images as ``[image]``.
         cpus, gpus: what the engines and the stream beside them ask of Ray.
         warnings: settings without effect.
+        audit: what the audit before the run takes; None without one.
     """
 
     rows: int
@@ -40,6 +61,7 @@ class Plan:
     cpus: float
     gpus: float
     warnings: list[str]
+    audit: AuditPlan | None = None
 
 
 def make_plan(spec: RunSpec) -> Plan:
@@ -61,7 +83,19 @@ def make_plan(spec: RunSpec) -> Plan:
         cpus=wanted_cpus(spec),
         gpus=spec.engine.replicas * spec.engine.gpus_per_replica,
         warnings=warnings_of(spec),
+        audit=None if spec.audit is None else _audit(spec),
     )
+
+
+def _audit(spec: RunSpec) -> AuditPlan:
+    """What the audit takes; whatever keeps it from being made is no reason not to run."""
+    checkpoint = spec.engine.checkpoints[0].name
+    try:
+        preparation = Auditor(spec, checkpoint).preparation()
+    except UserError as error:
+        return AuditPlan(checkpoint, trouble=told(error))
+    design, cost = preparation.design, preparation.cost
+    return AuditPlan(checkpoint, len(design.rows), len(design.arms), msgspec.to_builtins(cost))
 
 
 def _done(exam: Exam, checkpoint: str) -> int:

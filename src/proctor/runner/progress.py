@@ -154,6 +154,7 @@ class Tracker:
                 rate=rate,
                 eta_seconds=left / rate if rate else None,
                 events=view.events or self._now.events,
+                note=view.note,
             )
         self._watch(view)
         try:

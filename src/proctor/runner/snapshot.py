@@ -42,6 +42,7 @@ class Progress:
         rate: rows a second over the last half minute or so.
         eta_seconds: until every row of every checkpoint is done, None while unknown.
         events: events so far, by kind.
+        note: what goes on beside the sweeps, such as an audit.
     """
 
     checkpoints: dict[str, CheckpointProgress]
@@ -50,6 +51,7 @@ class Progress:
     rate: float = 0.0
     eta_seconds: float | None = None
     events: dict[str, int] = field(default_factory=dict)
+    note: str = ""
 
 
 Observer = Callable[[Progress], None]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from proctor.audit.standing import Standing, read_standing
 from proctor.results import Ledger, Reconciliation, RunDir
 from proctor.rows import Event, UserError
 from proctor.spec import RunSpec
@@ -38,6 +39,7 @@ class RunView:
         troubles: events that are faults, oldest first, with the seconds since the first event of the run.
         troubles_left_out: how many more of them there are in ``events.jsonl``.
         spec: the resolved spec as YAML, secrets masked.
+        audit: the verdict of the audit that the run carries.
     """
 
     name: str
@@ -58,6 +60,7 @@ class RunView:
     troubles_left_out: int
     versions: dict[str, str]
     spec: str
+    audit: Standing | None = None
 
     @property
     def rows(self) -> int | None:
@@ -110,6 +113,7 @@ def gather(run: RunDir) -> RunView:
             troubles_left_out=max(0, len(troubles) - MOST_EVENTS),
             versions=run.read("versions") or {},
             spec=_yaml(spec, run),
+            audit=None if spec.audit is None else read_standing(run.folder),
         )
 
 
