@@ -26,8 +26,8 @@ from typing import Any
 
 from benchmarks.mds import ratios, result, status
 from proctor.trace import Trace, open_trace
-from proctor.trace.census import census, kept_census
-from proctor.trace.census_rows import totals
+from proctor.trace.work.census import census, kept_census
+from proctor.trace.work.census_rows import totals
 
 TITLE = "the census of a trace of 5,000,000 kernels"
 

@@ -14,7 +14,7 @@ import pytest
 import xxhash
 
 from proctor.rows import UserError
-from proctor.trace import cache
+from proctor.trace.reading import cache
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +162,7 @@ def test_without_a_home_there_is_no_cache_and_no_error() -> None:
         "import pathlib\n"
         "def no_home(*_): raise RuntimeError('Could not determine home directory.')\n"
         "pathlib.Path.home = no_home\n"
-        "from proctor.trace import cache\n"
+        "from proctor.trace.reading import cache\n"
         "print(cache.cached('k', 'kind', lambda: 5))\n"
     )
     env = {name: value for name, value in os.environ.items() if name not in ("PROCTOR_CACHE", "XDG_CACHE_HOME", "HOME")}

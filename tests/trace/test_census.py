@@ -11,10 +11,10 @@ import pytest
 
 from proctor.rows import UserError
 from proctor.trace import open_trace
-from proctor.trace.census import Census, Line, census, kept_census
-from proctor.trace.census_rows import totals
-from proctor.trace.intervals import union_length
-from proctor.trace.scope import By, Scope
+from proctor.trace.work.census import Census, Line, census, kept_census
+from proctor.trace.work.census_rows import totals
+from proctor.trace.work.intervals import union_length
+from proctor.trace.work.scope import By, Scope
 from tests.trace.exports import Export
 
 CAPTURES = ("mfu_2gpu_before", "mfu_2gpu_after", "h100_2gpu_1s", "mock")
@@ -213,6 +213,6 @@ def test_a_kept_census_is_the_same(samples: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path))
     with open_trace(samples / "nsys" / "nsys-ai" / "mfu_2gpu_after.sqlite") as trace:
         first = kept_census(trace, "category")
-        monkeypatch.setattr("proctor.trace.census.census", None)  # what is kept is not worked out again
+        monkeypatch.setattr("proctor.trace.work.census.census", None)  # what is kept is not worked out again
         assert kept_census(trace, "category") == first
     assert sum(line.calls for line in first.lines) == FIGURES["mfu_2gpu_after"][0]

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.trace import busy as busy_module
-from proctor.trace import census_rows as rows_module
 from proctor.trace import open_trace
-from proctor.trace.busy import DEVICE, STREAM, busy_by
-from proctor.trace.census import census
-from proctor.trace.intervals import union_length
-from proctor.trace.quantiles import BUCKET_BITS, Histogram, bucket_of, bucket_sql
-from proctor.trace.scope import By
+from proctor.trace.work import busy as busy_module
+from proctor.trace.work import census_rows as rows_module
+from proctor.trace.work.busy import DEVICE, STREAM, busy_by
+from proctor.trace.work.census import census
+from proctor.trace.work.intervals import union_length
+from proctor.trace.work.quantiles import BUCKET_BITS, Histogram, bucket_of, bucket_sql
+from proctor.trace.work.scope import By
 from tests.trace.exports import Export, process_id
 
 

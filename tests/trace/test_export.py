@@ -24,7 +24,7 @@ from proctor.trace import Trace, open_trace
 from proctor.trace import export as export_room
 from proctor.trace.export import Exported, export
 from proctor.trace.export.tables import COLUMNS
-from proctor.trace.timeline import Kind, timeline
+from proctor.trace.timeline.timeline import Kind, timeline
 from tests.trace.chrome_format import check
 from tests.trace.exports import Export, process_id, thread_id
 

@@ -10,11 +10,11 @@ import pytest
 
 from proctor.rows import UserError
 from proctor.trace import open_trace
-from proctor.trace.api_names import Api, kind_of_call
-from proctor.trace.gap_causes import Cause
-from proctor.trace.gaps import Gap, Gaps, gaps
-from proctor.trace.intervals import merged, union_length
-from proctor.trace.scope import Scope
+from proctor.trace.work.api_names import Api, kind_of_call
+from proctor.trace.work.gap_causes import Cause
+from proctor.trace.work.gaps import Gap, Gaps, gaps
+from proctor.trace.work.intervals import merged, union_length
+from proctor.trace.work.scope import Scope
 from tests.trace.exports import Export
 
 US = 1000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.trace.intervals import Coverage, clipped, common, covered, length, merged, union_length, without
+from proctor.trace.work.intervals import Coverage, clipped, common, covered, length, merged, union_length, without
 
 TIMES = st.integers(0, 60)
 INTERVALS = st.lists(st.tuples(TIMES, TIMES), max_size=25)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from proctor.trace import open_trace
-from proctor.trace.kineto_events import copy_kinds, nanoseconds, sync_kind
 from proctor.trace.model import GraphMode, Note, Origin
+from proctor.trace.reading.kineto_events import copy_kinds, nanoseconds, sync_kind
 from tests.trace.exports import process_id, thread_id
 from tests.trace.kineto_files import call, kernel, written
 

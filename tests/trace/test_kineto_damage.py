@@ -10,7 +10,7 @@ import pytest
 
 from proctor.rows import UserError
 from proctor.trace import open_trace
-from proctor.trace.kineto_events import nanoseconds
+from proctor.trace.reading.kineto_events import nanoseconds
 from tests.trace.kineto_files import call, kernel, written
 
 

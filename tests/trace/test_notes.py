@@ -168,7 +168,7 @@ def test_many_dangling_launches_are_a_warning(export: Export) -> None:
 def test_where_there_is_too_much_to_look_up_the_note_says_at_least(
     export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from proctor.trace import survey
+    from proctor.trace.reading import survey
 
     monkeypatch.setattr(survey, "_EXACT_ROWS", 0)
     export.kernel("early", 1, 2).launch("k", 10, 12, 13).launch("l", 20, 22, 23)

@@ -11,10 +11,10 @@ import pytest
 
 from proctor.rows import UserError
 from proctor.trace import Trace, open_trace
-from proctor.trace.nvtx import RANGE_OF_LAUNCH, innermost, range_paths
-from proctor.trace.nvtx_paths import OUTSIDE, Paths, plain
-from proctor.trace.projection import Projection, RangeFigures, project
-from proctor.trace.ranks import by_rank
+from proctor.trace.nvtx.innermost import RANGE_OF_LAUNCH, innermost, range_paths
+from proctor.trace.nvtx.paths import OUTSIDE, Paths, plain
+from proctor.trace.nvtx.projection import Projection, RangeFigures, project
+from proctor.trace.nvtx.ranks import by_rank
 from proctor.trace.views import MARK, PUSH_POP, START_END
 from tests.trace.exports import Export, process_id, thread_id
 
@@ -222,8 +222,8 @@ def test_pushes_without_pops_and_names_without_end_stay_bounded(monkeypatch: pyt
 _MEASURE = """
 import resource, sys
 from proctor.trace import open_trace
-from proctor.trace.nvtx import innermost
-from proctor.trace.projection import project
+from proctor.trace.nvtx.innermost import innermost
+from proctor.trace.nvtx.projection import project
 with open_trace(sys.argv[1]) as trace:
     trace.one("SELECT count(*) FROM kernels")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

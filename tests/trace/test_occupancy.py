@@ -8,12 +8,12 @@ import pytest
 
 from proctor.rows import UserError
 from proctor.trace import open_trace
-from proctor.trace.architectures import architectures, product, product_names
-from proctor.trace.gpu_limits import GpuLimits, named_limits
-from proctor.trace.kernel_occupancy import occupancy_of_trace
+from proctor.trace.launches.architectures import architectures, product, product_names
+from proctor.trace.launches.gpu_limits import GpuLimits, named_limits
+from proctor.trace.launches.kernel_occupancy import occupancy_of_trace
+from proctor.trace.launches.occupancy import BLOCKS, REGISTERS, SHARED, WARPS, Limits, limits_of, occupancy, room_for
+from proctor.trace.launches.waves import waves, waves_in_words
 from proctor.trace.model import Gpu
-from proctor.trace.occupancy import BLOCKS, REGISTERS, SHARED, WARPS, Limits, limits_of, occupancy, room_for
-from proctor.trace.waves import waves, waves_in_words
 from tests.trace.exports import Export
 
 KIB = 1024

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor.trace.architectures import architectures
+from proctor.trace.launches.architectures import architectures
+from proctor.trace.launches.occupancy import BLOCKS, REGISTERS, SHARED, WARPS, Limits, limits_of, occupancy
 from proctor.trace.model import Gpu
-from proctor.trace.occupancy import BLOCKS, REGISTERS, SHARED, WARPS, Limits, limits_of, occupancy
 
 HEADER = "cuda_occupancy.h"
 PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")

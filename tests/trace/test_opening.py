@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from proctor.trace import open_trace
-from proctor.trace import survey as survey_module
 from proctor.trace.model import GraphMode, Origin, pid_of
+from proctor.trace.reading import survey as survey_module
 from tests.trace.exports import GENERATIONS, TABLES, Export, exists, process_id
 
 SAMPLES = [
@@ -174,7 +174,7 @@ def test_odd_names_open(tmp_path: Path, name: str) -> None:
 
 
 def test_a_large_file_is_surveyed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from proctor.trace import cache, opening
+    from proctor.trace.reading import cache, opening
 
     monkeypatch.setattr(opening, "_KEPT_FROM", 0)
     monkeypatch.setattr(cache, "_RACY_NS", -(10**12))

@@ -10,10 +10,10 @@ import pytest
 
 from proctor.rows import UserError
 from proctor.trace import open_trace
-from proctor.trace.antipatterns import Finding, Verdict
-from proctor.trace.intervals import union_length
-from proctor.trace.overlap import Overlap, overlap
-from proctor.trace.scope import Scope
+from proctor.trace.overlap.antipatterns import Finding, Verdict
+from proctor.trace.overlap.overlap import Overlap, overlap
+from proctor.trace.work.intervals import union_length
+from proctor.trace.work.scope import Scope
 from tests.trace.exports import Export
 
 GEMM = "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN"

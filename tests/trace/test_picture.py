@@ -14,7 +14,7 @@ from proctor.rows import UserError
 from proctor.trace import open_trace
 from proctor.trace.export import export, picture
 from proctor.trace.export.picture import write_picture
-from proctor.trace.timeline import Event, Kind
+from proctor.trace.timeline.timeline import Event, Kind
 from tests.trace.exports import Export, process_id, thread_id
 
 if TYPE_CHECKING:

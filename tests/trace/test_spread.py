@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proctor.trace.spread import drift_of, outliers_of, spread_of
+from proctor.trace.launches.spread import drift_of, outliers_of, spread_of
 
 
 def test_outliers_are_those_far_from_the_median() -> None:

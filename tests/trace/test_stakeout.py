@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from proctor.cli.trace import app
 from proctor.rows import UserError
 from proctor.trace import open_trace
-from proctor.trace.kernel_occupancy import occupancy_of_trace
-from proctor.trace.occupancy import REGISTERS, SHARED
-from proctor.trace.stakeout import stake_out, watch
+from proctor.trace.launches.kernel_occupancy import occupancy_of_trace
+from proctor.trace.launches.occupancy import REGISTERS, SHARED
+from proctor.trace.launches.stakeout import stake_out, watch
 from tests.trace.exports import Export, process_id
 
 MFU = "nsys/nsys-ai/mfu_2gpu_before.sqlite"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from proctor.cli.trace import app
 from proctor.rows import UserError
 from proctor.trace import open_trace
-from proctor.trace.kernel_choice import AmbiguousKernelError, choose
+from proctor.trace.launches.kernel_choice import AmbiguousKernelError, choose
 from tests.trace.exports import Export
 
 

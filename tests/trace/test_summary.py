@@ -14,9 +14,9 @@ import typer
 
 from proctor.cli.trace import app
 from proctor.trace import open_trace
-from proctor.trace import summary as module
 from proctor.trace.names import Answer
-from proctor.trace.summary import Summary, kept_summary, summary
+from proctor.trace.summary import summary as module
+from proctor.trace.summary.summary import Summary, kept_summary, summary
 from tests.trace.exports import Export
 
 

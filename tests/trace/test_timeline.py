@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from proctor.cli.trace import app
 from proctor.rows import UserError
-from proctor.trace import open_trace, timeline_order
+from proctor.trace import open_trace
 from proctor.trace.model import COPY_KINDS
-from proctor.trace.timeline import Event, Kind, origin, parse_kinds, parse_time, timeline
-from proctor.trace.timeline_order import Query, in_order
+from proctor.trace.timeline import order as timeline_order
+from proctor.trace.timeline.order import Query, in_order
+from proctor.trace.timeline.timeline import Event, Kind, origin, parse_kinds, parse_time, timeline
 from tests.trace.exports import Export, process_id, thread_id
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proctor.trace.opening import open_trace
+from proctor.trace.reading.opening import open_trace
 from proctor.trace.trace import Trace
 
 __all__ = ["Trace", "open_trace"]

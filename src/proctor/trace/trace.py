@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from proctor.rows import UserError
-from proctor.trace.guard import Guard
 from proctor.trace.model import Gpu, GraphMode, Note, Origin, Process, Schema, Severity
+from proctor.trace.reading.guard import Guard
 
 _ROWS_AT_ONCE = 10_000
 

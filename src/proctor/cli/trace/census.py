@@ -13,12 +13,12 @@ from proctor.cli.trace.heading import TraceFile, opened
 from proctor.cli.trace.scope import ms, percent, scope_of, us
 from proctor.cli.trace.timeline import Device, Since, Until
 from proctor.rows import UserError
-from proctor.trace.scope import By
+from proctor.trace.work.scope import By
 
 if TYPE_CHECKING:
     from proctor.trace import Trace
-    from proctor.trace.census import Busy, Census, Line
-    from proctor.trace.scope import Scope
+    from proctor.trace.work.census import Busy, Census, Line
+    from proctor.trace.work.scope import Scope
 
 _NAME_WIDTH = 70
 
@@ -41,8 +41,8 @@ def census(
     Busy time is the time in which at least one kernel ran (a union of intervals); the sum of durations is more where
     kernels run side by side. With --since and --until, kernels that start within count, whole.
     """
-    from proctor.trace.census import census as take
-    from proctor.trace.census import kept_census
+    from proctor.trace.work.census import census as take
+    from proctor.trace.work.census import kept_census
 
     if quick and by is not By.FULL:
         raise UserError("--quick counts by demangled name", fix="leave out --by, or --quick")
@@ -59,8 +59,8 @@ def census(
 
 
 def _quickly(trace: Trace, scope: Scope, limit: int, *, json: bool) -> None:
-    from proctor.trace.census_rows import totals
     from proctor.trace.names import short_name
+    from proctor.trace.work.census_rows import totals
 
     if not trace.has("kernels"):
         raise trace.missing("kernels", "a census")

@@ -13,7 +13,7 @@ from proctor.cli.run import Json
 from proctor.cli.trace.heading import opened
 
 if TYPE_CHECKING:
-    from proctor.trace.kernel_choice import AmbiguousKernelError, Kernel
+    from proctor.trace.launches.kernel_choice import AmbiguousKernelError, Kernel
     from proctor.trace.names import Decoded
     from proctor.trace.names.listing import Configuration
 
@@ -41,7 +41,7 @@ def decode(
     if trace is None:
         _print(read_name(name), [], json=json)
         return
-    from proctor.trace.kernel_choice import AmbiguousKernelError, choose
+    from proctor.trace.launches.kernel_choice import AmbiguousKernelError, choose
     from proctor.trace.names.listing import configurations_of
 
     with opened(trace) as source:

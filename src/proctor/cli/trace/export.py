@@ -33,7 +33,7 @@ def export(
     What the capture says of its environment is never written. OUT appears whole or not at all.
     """
     from proctor.trace.export import export as export_trace
-    from proctor.trace.timeline import origin, parse_kinds, parse_time
+    from proctor.trace.timeline.timeline import origin, parse_kinds, parse_time
 
     kinds = parse_kinds(kind)
     window = [None if text is None else parse_time(text) for text in (since, until)]

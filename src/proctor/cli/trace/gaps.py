@@ -14,8 +14,8 @@ from proctor.cli.trace.scope import ms, percent, scope_of, us
 from proctor.cli.trace.timeline import Device, Since, Until
 
 if TYPE_CHECKING:
-    from proctor.trace.gap_causes import Part
-    from proctor.trace.gaps import Gap, Gaps
+    from proctor.trace.work.gap_causes import Part
+    from proctor.trace.work.gaps import Gap, Gaps
 
 _NAME_WIDTH = 40
 
@@ -33,7 +33,7 @@ def gaps(
     Idle is when no kernel, copy, memset or CUDA graph runs on a GPU, from its first work to its last. Exit code 1 where
     that cannot be told, as with graphs whose kernels were not recorded.
     """
-    from proctor.trace.gaps import gaps as find
+    from proctor.trace.work.gaps import gaps as find
 
     with opened(file) as trace:
         found = find(trace, scope_of(trace, since, until, device), top=limit)

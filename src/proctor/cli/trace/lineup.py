@@ -112,7 +112,7 @@ def _show_risks(found: RiskTable, limit: int) -> None:
         )
         for line in found.lines
     ]
-    columns = ["kernel", "ms", "share", "run to run", "batch-invariant", "risk", "reason"]
+    columns = ["kernel", "ms", "share", "run to run", "batch-invariant", "clue", "reason"]
     stdout.print(table(columns, rows[:limit]))
     if len(rows) > limit:
         stdout.say(f"and {counted(len(rows) - limit, 'other kernel')}: --limit shows more")

@@ -13,8 +13,8 @@ from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
 
 if TYPE_CHECKING:
-    from proctor.trace.projection import By, Projection, RangeFigures, Share
-    from proctor.trace.ranks import AcrossRanks, Ranks
+    from proctor.trace.nvtx.projection import By, Projection, RangeFigures, Share
+    from proctor.trace.nvtx.ranks import AcrossRanks, Ranks
 
 _NAME_WIDTH = 60
 
@@ -45,12 +45,12 @@ def nvtx(
 
     with opened(file) as trace:
         if by is View.RANK:
-            from proctor.trace.ranks import by_rank
+            from proctor.trace.nvtx.ranks import by_rank
 
             ranks = by_rank(trace)
             _print_ranks(ranks, [each for each in ranks.ranges if _wanted(each, name, domain)][:limit], json=json)
             return
-        from proctor.trace.projection import project
+        from proctor.trace.nvtx.projection import project
 
         how: By = "path" if by is View.PATH else "name"
         found = project(trace, by=how)

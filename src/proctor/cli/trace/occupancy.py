@@ -13,8 +13,8 @@ from proctor.cli.run import Json
 from proctor.rows import UserError
 
 if TYPE_CHECKING:
-    from proctor.trace.kernel_occupancy import HeldBack, OccupancyOfTrace
-    from proctor.trace.occupancy import Limits, Occupancy
+    from proctor.trace.launches.kernel_occupancy import HeldBack, OccupancyOfTrace
+    from proctor.trace.launches.occupancy import Limits, Occupancy
 
 _NAME_WIDTH = 48
 REPORTED_IN_WORDS = (
@@ -52,7 +52,7 @@ def occupancy(
 
 def _of_trace(file: Path, gpu: str | None, limit: int, *, json: bool) -> None:
     from proctor.cli.trace.heading import opened
-    from proctor.trace.kernel_occupancy import occupancy_of_trace
+    from proctor.trace.launches.kernel_occupancy import occupancy_of_trace
 
     with opened(file) as trace:
         found = occupancy_of_trace(trace, gpu=gpu)
@@ -130,9 +130,9 @@ def _say_whole(found: OccupancyOfTrace, limit: int) -> None:
 def _of_launch(
     gpu: str, threads: int, registers: int, shared: int, blocks: int | None, cluster: int, *, json: bool
 ) -> None:
-    from proctor.trace.gpu_limits import named_limits
-    from proctor.trace.occupancy import occupancy as occupancy_of
-    from proctor.trace.waves import waves, waves_in_words
+    from proctor.trace.launches.gpu_limits import named_limits
+    from proctor.trace.launches.occupancy import occupancy as occupancy_of
+    from proctor.trace.launches.waves import waves, waves_in_words
 
     limits = named_limits(gpu)
     held = occupancy_of(limits, threads=threads, registers=registers, shared=shared)
@@ -163,7 +163,7 @@ def _of_launch(
 
 
 def _resources(limits: Limits, held: Occupancy, threads: int, registers: int, shared: int) -> list[tuple[object, ...]]:
-    from proctor.trace.occupancy import BLOCKS, REGISTERS, SHARED, WARPS, registers_of_warp, shared_of_block
+    from proctor.trace.launches.occupancy import BLOCKS, REGISTERS, SHARED, WARPS, registers_of_warp, shared_of_block
 
     warps = -(-threads // limits.warp)
     taken = {
@@ -176,7 +176,7 @@ def _resources(limits: Limits, held: Occupancy, threads: int, registers: int, sh
 
 
 def _say_next(limits: Limits, held: Occupancy, threads: int) -> None:
-    from proctor.trace.occupancy import room_for
+    from proctor.trace.launches.occupancy import room_for
 
     room = room_for(limits, blocks=held.blocks + 1, threads=threads)
     if room is not None and room[0] and room[1] >= 0:

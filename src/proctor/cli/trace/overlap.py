@@ -13,7 +13,7 @@ from proctor.cli.trace.scope import ms, percent, scope_of
 from proctor.cli.trace.timeline import Device, Since, Until
 
 if TYPE_CHECKING:
-    from proctor.trace.overlap import Overlap
+    from proctor.trace.overlap.overlap import Overlap
 
 _COLOURS = {"found": "yellow", "not found": "green", "cannot be seen": "dim"}
 
@@ -25,7 +25,7 @@ def overlap(
 
     Times are unions of intervals over a GPU's streams. Exposed is what ran while no kernel computed on that GPU.
     """
-    from proctor.trace.overlap import overlap as measure
+    from proctor.trace.overlap.overlap import overlap as measure
 
     with opened(file) as trace:
         found = measure(trace, scope_of(trace, since, until, device))

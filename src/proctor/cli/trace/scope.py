@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proctor.trace import Trace
-    from proctor.trace.scope import Scope
+    from proctor.trace.work.scope import Scope
 
 
 def scope_of(trace: Trace, since: str | None, until: str | None, device: int | None) -> Scope:
@@ -15,8 +15,8 @@ def scope_of(trace: Trace, since: str | None, until: str | None, device: int | N
     Raises:
         UserError: a time cannot be read, or the window ends before it begins.
     """
-    from proctor.trace.scope import within
-    from proctor.trace.timeline import origin, parse_time
+    from proctor.trace.timeline.timeline import origin, parse_time
+    from proctor.trace.work.scope import within
 
     begin, end = (None if text is None else parse_time(text) for text in (since, until))
     first = 0 if begin is None and end is None else origin(trace)

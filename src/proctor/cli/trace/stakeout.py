@@ -15,9 +15,9 @@ from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
 
 if TYPE_CHECKING:
-    from proctor.trace.kernel_choice import AmbiguousKernelError, Kernel
-    from proctor.trace.stakeout import Watch
-    from proctor.trace.stakeout_model import Launch
+    from proctor.trace.launches.kernel_choice import AmbiguousKernelError, Kernel
+    from proctor.trace.launches.stakeout import Watch
+    from proctor.trace.launches.stakeout_model import Launch
 
 _AMBIGUOUS = 1
 _CSV_AT_ONCE = 1000
@@ -40,8 +40,8 @@ def stakeout(
 
     Times are those of equal launches: the same grid, block, registers, shared memory and kind of GPU.
     """
-    from proctor.trace.kernel_choice import AmbiguousKernelError
-    from proctor.trace.stakeout import watch
+    from proctor.trace.launches.kernel_choice import AmbiguousKernelError
+    from proctor.trace.launches.stakeout import watch
 
     with opened(file) as trace:
         try:
@@ -85,7 +85,7 @@ def _write_json(watched: Watch, *, launches: bool) -> None:
 
 def _write_csv(launches: Iterable[Launch]) -> None:
     """A line a launch, with what its fields are called as the first line."""
-    from proctor.trace.stakeout_model import Launch
+    from proctor.trace.launches.stakeout_model import Launch
 
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")

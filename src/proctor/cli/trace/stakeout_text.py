@@ -8,9 +8,9 @@ from rich.table import Table
 
 from proctor.cli.output import counted, table
 from proctor.cli.trace.occupancy import REPORTED_IN_WORDS, limits_in_words, percent
-from proctor.trace.spread import OUTLIERS_IN_WORDS, Drift, Outliers, Spread
-from proctor.trace.stakeout_model import Configuration, Launch, StakeOut
-from proctor.trace.waves import waves_in_words
+from proctor.trace.launches.spread import OUTLIERS_IN_WORDS, Drift, Outliers, Spread
+from proctor.trace.launches.stakeout_model import Configuration, Launch, StakeOut
+from proctor.trace.launches.waves import waves_in_words
 
 _NAME_WIDTH, _RANGE_WIDTH, _KERNELS_SHOWN = 240, 60, 8
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from proctor.cli.trace.heading import TraceFile, head_of, opened, show_head
 
 if TYPE_CHECKING:
     from proctor.trace import Trace
-    from proctor.trace.summary import Summary
+    from proctor.trace.summary.summary import Summary
 
 _NOTES, _DEVICES, _CATEGORIES, _KERNELS, _RISKS, _STEPS = 3, 4, 6, 6, 3, 5
 _NAME, _REASON = 46, 70
@@ -23,7 +24,7 @@ _COLOURS = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 def summary(file: TraceFile, json: Json = False) -> None:
     """Show on one screen what is slow, whether the GPU is idle, what is risky, and what to look at next."""
-    from proctor.trace.summary import kept_summary
+    from proctor.trace.summary.summary import kept_summary
 
     with opened(file, notes=False) as trace:
         found = kept_summary(trace)
@@ -42,7 +43,8 @@ def _show_notes(trace: Trace) -> None:
     for note in notes[:_NOTES]:
         stdout.print(f"[{_COLOURS[note.severity]}]{note.severity}[/]: {escaped(note.what)}", soft_wrap=True)
     if len(trace.notes) > len(notes[:_NOTES]):
-        stdout.say(f"{counted(len(trace.notes) - len(notes[:_NOTES]), 'more note')} with --json", style="dim")
+        more = counted(len(trace.notes) - len(notes[:_NOTES]), "more note")
+        stdout.say(f"{more}: {shlex.join(['proctor', 'trace', 'notes', str(trace.path)])}", style="dim")
 
 
 def _show(found: Summary, file: Path) -> None:

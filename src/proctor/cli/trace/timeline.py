@@ -12,7 +12,7 @@ from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
 
 if TYPE_CHECKING:
-    from proctor.trace.timeline import Event
+    from proctor.trace.timeline.timeline import Event
 
 _NAME_WIDTH = 70
 Since = Annotated[
@@ -44,8 +44,8 @@ def timeline(
 
     Times are relative to the first event of the trace; the JSON has the trace's own clock as well.
     """
-    from proctor.trace.timeline import origin, parse_kinds, parse_time
-    from proctor.trace.timeline import timeline as read_timeline
+    from proctor.trace.timeline.timeline import origin, parse_kinds, parse_time
+    from proctor.trace.timeline.timeline import timeline as read_timeline
 
     kinds = parse_kinds(kind)
     window = [None if text is None else parse_time(text) for text in (since, until)]

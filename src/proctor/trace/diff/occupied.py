@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proctor.trace.diff.sides import Config
+from proctor.trace.launches.occupancy import Occupancy, limits_of, occupancy
 from proctor.trace.model import Gpu
-from proctor.trace.occupancy import Occupancy, limits_of, occupancy
 
 
 def occupancy_of(gpus: Sequence[Gpu], config: Config | None) -> Occupancy | None:

@@ -12,7 +12,7 @@ from proctor.trace.diff.sides import NO_SHAPE, Config, Kind, Shape, Side, Work
 from proctor.trace.diff.split import Amount
 from proctor.trace.model import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
 from proctor.trace.names import LineUp, normalise
-from proctor.trace.nvtx import RANGE_OF_LAUNCH, innermost
+from proctor.trace.nvtx.innermost import RANGE_OF_LAUNCH, innermost
 from proctor.trace.trace import Trace
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import msgspec
 
 from proctor.rows import UserError
-from proctor.trace.device_work import VIEWS, Device, devices_of, refuse_unseen_graphs
 from proctor.trace.diff.changes import Change, of_sum
 from proctor.trace.diff.repeats import Iterations
 from proctor.trace.diff.sides import Kind, Side
 from proctor.trace.diff.split import Amount
-from proctor.trace.overlap import overlap
+from proctor.trace.overlap.overlap import overlap
+from proctor.trace.work.device_work import VIEWS, Device, devices_of, refuse_unseen_graphs
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):

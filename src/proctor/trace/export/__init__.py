@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from proctor.rows import UserError
-from proctor.trace.timeline import Event, Kind, origin, timeline
+from proctor.trace.timeline.timeline import Event, Kind, origin, timeline
 
 if TYPE_CHECKING:
     from proctor.trace.trace import Trace
@@ -59,7 +59,7 @@ def export(
         trace: the trace.
         target: what to write; never the trace itself.
         force: replace `target` if it is there.
-        kinds: which events, and so on: see `proctor.trace.timeline.timeline`.
+        kinds: which events, and so on: see `proctor.trace.timeline.timeline.timeline`.
         since: see there.
         until: see there.
         name: see there.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from proctor.trace.export.tracks import Track, Tracks, process_name
 from proctor.trace.model import pid_of
-from proctor.trace.timeline import Event, Kind
+from proctor.trace.timeline.timeline import Event, Kind
 
 if TYPE_CHECKING:
     from proctor.trace.trace import Trace

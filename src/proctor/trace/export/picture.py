@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from proctor.rows import UserError
 from proctor.trace.export.tracks import Track, Tracks, process_name
-from proctor.trace.timeline import KINDS, Event
+from proctor.trace.timeline.timeline import KINDS, Event
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.trace.model import pid_of, tid_of
-from proctor.trace.timeline import Event
+from proctor.trace.timeline.timeline import Event
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from proctor.trace.model import pid_of, tid_of
-from proctor.trace.timeline import Event, Kind
+from proctor.trace.timeline.timeline import Event, Kind
 
 if TYPE_CHECKING:
     from proctor.trace.trace import Trace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proctor.trace.kernel_choice import NAME, Kernel, kernels_of
+from proctor.trace.launches.kernel_choice import NAME, Kernel, kernels_of
 from proctor.trace.names.decoded import Launch
 from proctor.trace.names.lineup import OTHER, LineUp, line_up
 from proctor.trace.names.risks import Answer, Risk, Risks, risks_of

@@ -1,0 +1,1 @@
+"""One kernel, every launch: configurations, occupancy, waves, outliers, drift."""

@@ -1,0 +1,1 @@
+"""Ranges of a program, projected onto what the GPU did for them."""

@@ -1,0 +1,1 @@
+"""What ran at the same time, what waited, and the antipatterns of transfers that a trace can show."""

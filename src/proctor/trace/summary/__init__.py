@@ -1,0 +1,1 @@
+"""One screen: what is slow, is the GPU idle, what is risky, what next."""

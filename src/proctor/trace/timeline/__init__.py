@@ -1,0 +1,1 @@
+"""Everything in one stream ordered by time."""

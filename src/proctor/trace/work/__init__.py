@@ -1,0 +1,1 @@
+"""Where the time went: the census, busy time as unions of intervals, and idle gaps."""
