@@ -34,9 +34,11 @@ def with_report(outcome: RunOutcome) -> RunOutcome:
     if outcome.audit is not None and not outcome.audit.failure:
         page, reason = _attempt(lambda: write_audit_page(outcome.run.folder))
         if page is None:
-            outcome = _without(outcome, "audit page", reason)
+            outcome = _without(outcome, "audit", "audit.page_failed", reason)
     report, reason = _attempt(lambda: write_report(outcome.run))
-    return replace(outcome, report=report) if report is not None else _without(outcome, "report", reason)
+    return (
+        replace(outcome, report=report) if report is not None else _without(outcome, "report", "report.failed", reason)
+    )
 
 
 def _attempt(write: Callable[[], str]) -> tuple[str | None, str]:
@@ -47,8 +49,8 @@ def _attempt(write: Callable[[], str]) -> tuple[str | None, str]:
         return None, f"not written: {told(error)}"
 
 
-def _without(outcome: RunOutcome, what: str, reason: str) -> RunOutcome:
+def _without(outcome: RunOutcome, what: str, event: str, reason: str) -> RunOutcome:
     """The outcome with the reason why a page is missing, which is an event of the run as well."""
     with contextlib.suppress(OSError):
-        outcome.run.append_event(Event("report.failed", message=f"{what} {reason}"))
+        outcome.run.append_event(Event(event, message=reason))
     return replace(outcome, reasons={**outcome.reasons, what: reason})

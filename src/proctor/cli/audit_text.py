@@ -82,7 +82,7 @@ def show_design(preparation: Preparation, before: Earlier | None) -> None:
 def show_audit(audit: Audit) -> None:
     """The verdict first, then what it rests on, and what was not tried."""
     verdict = audit.verdict
-    stdout.print(f"[bold {_COLOURS.get(verdict.kind, 'yellow')}]{verdict.kind}[/]: {escaped(verdict.sentence)}\n")
+    stdout.print(f"[bold {_COLOURS.get(verdict.kind, 'yellow')}]{escaped(verdict.sentence)}[/]\n")
     _show_effects(audit)
     _show_matrix(audit)
     if audit.remedies:

@@ -101,7 +101,7 @@ def _view(audit: Audit, arm: str, against: str, flip: Flip, often: int) -> FlipV
 def _judgement(flip: Flip) -> tuple[str, str]:
     if flip.suspicious is None:
         return "open", "margin not known"
-    return ("bad", "rounding does not explain it") if flip.suspicious else ("good", "a near-tie")
+    return ("bad", "rounding does not explain it") if flip.suspicious else ("good", "within twice the shift seen")
 
 
 def parted(one: str, other: str) -> tuple[Parted, Parted]:

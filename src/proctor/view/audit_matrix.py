@@ -36,9 +36,7 @@ class Line:
     """One arm."""
 
     name: str
-    against: str
-    rounds: int
-    rows: str
+    below: str
     differs: bool
     cells: list[Cell]
 
@@ -147,16 +145,19 @@ def _groups(arms: Sequence[Shown], columns: Sequence[_Column]) -> list[Group]:
 def _line(shown: Shown, columns: Sequence[_Column]) -> Line:
     found = shown.comparison
     cells = [(cell(found) if found is not None else None) or Cell(NOTHING) for _, cell in columns]
-    rows = f"{whole(found.rows)} pairs" if found is not None else ""
-    failed = f", {whole(found.failed)} without an answer" if found is not None and found.failed else ""
     return Line(
         name=shown.arm.name,
-        against=shown.arm.against,
-        rounds=shown.rounds,
-        rows=rows + failed,
+        below=_pairs(shown, found),
         differs=(found is not None and found.differs) or shown.repeats.differs,
         cells=[_itself(shown.repeats), *cells],
     )
+
+
+def _pairs(shown: Shown, found: Comparison | None) -> str:
+    if found is None:
+        return f"{whole(shown.rounds)} rounds"
+    failed = f", {whole(found.failed)} without an answer" if found.failed else ""
+    return f"against {shown.arm.against}, {whole(found.rows)} pairs{failed}"
 
 
 def _itself(found: Comparison) -> Cell:

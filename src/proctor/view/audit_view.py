@@ -12,19 +12,11 @@ from proctor.engines.inspection import Conflict, Switch
 from proctor.engines.knobs import Value
 from proctor.view.audit_flips import FlipView, flip_views
 from proctor.view.audit_matrix import Matrix, matrix
+from proctor.view.audit_words import Headline, headline
 from proctor.view.charts import survival, threshold
 from proctor.view.charts.survival import survival_chart
 from proctor.view.charts.threshold import threshold_chart
 from proctor.view.formats import duration, whole
-
-_HEADLINES = {
-    "no effect found": ("good", "No effect found"),
-    "isolated": ("warn", "Cause found"),
-    "not isolated": ("warn", "An effect, not isolated"),
-    "observer": ("warn", "The observer changes the answers"),
-    "run-to-run": ("bad", "Not the same from run to run"),
-    "could not tell": ("open", "Could not tell"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +32,7 @@ class AuditView:
     """
 
     name: str
-    tone: str
-    headline: str
+    headline: Headline
     audit: Audit
     facts: list[tuple[str, str]]
     effects: list[tuple[Effect, Comparison | None]]
@@ -62,16 +53,15 @@ def gather(audit: Audit, longest: int = 0) -> AuditView:
         audit: what was found.
         longest: tokens of the longest answer.
     """
-    tone, headline = _HEADLINES.get(audit.verdict.kind, ("open", audit.verdict.kind))
+    head = headline(audit.verdict.kind, audit.verdict.sentence)
     if audit.verdict.nature == "wrong results":
-        tone = "bad"
+        head = head._replace(tone="bad")
     arms = {shown.arm.name: shown for shown in audit.arms}
     flips, left_out = flip_views(audit)
     switches = audit.inspection.switches if audit.inspection else ()
     return AuditView(
         name=f"{audit.checkpoint} on {audit.fingerprint.engine}",
-        tone=tone,
-        headline=headline,
+        headline=head,
         audit=audit,
         facts=_facts(audit),
         effects=[(effect, arms[effect.arm].comparison if effect.arm in arms else None) for effect in audit.effects],
@@ -102,7 +92,7 @@ def _facts(audit: Audit) -> list[tuple[str, str]]:
 def _survival(audit: Audit, longest: int) -> survival.Chart | None:
     """Effects first, then whatever else differs, then the controls; where nothing agrees with itself, that."""
     if audit.verdict.kind == "run-to-run":
-        noisy = {f"{shown.arm.name} against itself": shown.repeats for shown in audit.arms if shown.repeats.differs}
+        noisy = {shown.arm.name: shown.repeats for shown in audit.arms if shown.repeats.differs}
         return _chart(noisy, longest)
     guilty = [effect.arm for effect in audit.effects]
     differing = [shown for shown in audit.arms if shown.comparison is not None and shown.comparison.differs]

@@ -15,6 +15,7 @@ from proctor.rows import Event, UserError
 from proctor.spec import RunSpec
 from proctor.storage.connect import is_url
 from proctor.tasks import Confusion, Metric, Summary
+from proctor.view.audit_words import Headline, headline
 from proctor.view.charts.curve import Curve, curves
 from proctor.view.charts.heat import Heat, heat
 from proctor.view.charts.timeline import Timeline, is_trouble, sweep_seconds, timeline
@@ -67,6 +68,11 @@ class RunView:
         """Rows expected of each checkpoint, None when they differ or nobody counted yet."""
         counts = {ledger.expected for ledger in self.ledgers}
         return counts.pop() if len(counts) == 1 else None
+
+    @property
+    def audit_headline(self) -> Headline | None:
+        """What the audit says, in a few words and in a sentence."""
+        return None if self.audit is None else headline(self.audit.kind, self.audit.sentence)
 
     @property
     def asked(self) -> str | None:
