@@ -43,7 +43,7 @@ Prefill = Annotated[int | None, typer.Option("--prefill", min=1, help="Queries o
 Heads = Annotated[int | None, typer.Option("--heads", min=1, help="Attention heads.")]
 Dim = Annotated[int | None, typer.Option("--dim", min=1, help="Numbers in a head.")]
 Layers = Annotated[int | None, typer.Option("--layers", min=1, help="Layers of the random decoder.")]
-Full = Annotated[bool, typer.Option("--full", help="The larger sizes of the documentation: a minute or two.")]
+Full = Annotated[bool, typer.Option("--full", help="The larger sizes of the documentation: about a minute.")]
 Device = Annotated[str, typer.Option("--device", help="Where torch computes: cpu, cuda, cuda:1 ...")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all random inputs.")]
 Shared = Annotated[int, typer.Option("--shared", min=0, help="Tokens that all requests share.")]
@@ -257,7 +257,7 @@ def _lengths(text: str) -> tuple[int, ...]:
 
 
 def _multiprocessors(gpu: str) -> int:
-    from proctor.trace.gpu_limits import named_limits
+    from proctor.trace.launches.gpu_limits import named_limits
 
     count = named_limits(gpu).sm_count
     if count is None:

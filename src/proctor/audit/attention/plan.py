@@ -59,14 +59,14 @@ class Depth(msgspec.Struct, frozen=True, kw_only=True):
     prefix: int = 256
     prompts: int = 3
     positions: int = 16
-    steps: int = 16
+    steps: int = 8
     seed: int = 0
     device: str = "cpu"
 
 
 FULL_SIZES = Sizes(dtypes=DTYPES, lengths=(500, 640, 4096), prefixes=(400, 512, 2048))
-FULL_DEPTH = Depth(heads=8, vocabulary=8192, prompts=5, positions=32)
-"""Larger ones, for which the documentation has figures: a minute or two on one CPU thread."""
+FULL_DEPTH = Depth(heads=8, vocabulary=8192, prompts=5, positions=32, steps=16)
+"""Larger ones, for which the documentation has figures: about a minute on one CPU thread."""
 
 
 def check_counts(asked: Sizes | Depth) -> None:
