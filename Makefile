@@ -36,9 +36,9 @@ demo: setup
 	$(BIN)/proctor demo --out demo-run
 	@echo "demo done: open demo-run/run/report.html"
 
-# Two at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start.
+# Three at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start.
 test: setup setup-vllm
-	$(BIN)/pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses 3 --dist loadfile $(PYTEST_ARGS)
 	@echo "tests done"
 
 lint: setup
