@@ -52,7 +52,7 @@ def local_audit(folder: Folder) -> Path:
     return together
 
 
-def place_for(spec: RunSpec, out: Path | None) -> Path:
+def place_for(spec: RunSpec, out: str | None) -> Path:
     """Where an audit of `spec` is to lie: `out`, or ``audit/`` in a local run directory.
 
     Raises:
@@ -63,8 +63,8 @@ def place_for(spec: RunSpec, out: Path | None) -> Path:
             fix = "give a local directory with --out"
             raise UserError("an audit is written to a local directory, and this is a URL", where="run_dir", fix=fix)
         return Path(spec.run_dir) / FOLDER
-    if is_url(str(out)):
+    if is_url(out):
         raise UserError("not a local directory", where=f"--out {out}", fix="write it there, and copy it")
-    if (out / AUDIT).exists():
-        raise UserError("there is an audit here already", where=str(out), fix="give another --out, or move it away")
-    return out
+    if (Path(out) / AUDIT).exists():
+        raise UserError("there is an audit here already", where=out, fix="give another --out, or move it away")
+    return Path(out)

@@ -10,6 +10,7 @@ import msgspec
 import xxhash
 
 import proctor
+from proctor.audit.bench import Start, supervised
 from proctor.audit.conduct import Audit, Auditor
 from proctor.audit.design import make_design
 from proctor.audit.lab import Progress
@@ -110,7 +111,13 @@ def check_standing(spec: RunSpec) -> None:
 
 
 def conduct_standing(
-    spec: RunSpec, checkpoint: str, key: str, run: Folder, progress: Progress | None = None
+    spec: RunSpec,
+    checkpoint: str,
+    key: str,
+    run: Folder,
+    progress: Progress | None = None,
+    *,
+    start: Start = supervised,
 ) -> Standing:
     """Audits a checkpoint and puts the audit into the run directory.
 
@@ -120,12 +127,13 @@ def conduct_standing(
         key: of this audit.
         run: the run directory, also on object storage.
         progress: is told of every sitting.
+        start: how engines are started.
 
     Raises:
         UserError: the engine does not work, or nothing can be asked.
         OSError: the run directory cannot be written to.
     """
-    audit, lab = Auditor(spec, checkpoint).run(progress)
+    audit, lab = Auditor(spec, checkpoint, start=start).run(progress)
     set_aside(run)
     with tempfile.TemporaryDirectory(prefix="proctor-audit-") as place:
         write_audit(Path(place), audit, lab)
@@ -138,7 +146,14 @@ def conduct_standing(
     return standing
 
 
-def conduct_audit(spec: RunSpec, checkpoint: str | None, place: Path, progress: Progress | None = None) -> Audit:
+def conduct_audit(
+    spec: RunSpec,
+    checkpoint: str | None,
+    place: Path,
+    progress: Progress | None = None,
+    *,
+    start: Start = supervised,
+) -> Audit:
     """Audits a checkpoint and puts the audit into a local directory; one that is there already goes to ``earlier/``.
 
     Args:
@@ -146,12 +161,13 @@ def conduct_audit(spec: RunSpec, checkpoint: str | None, place: Path, progress: 
         checkpoint: its name; None is the first one.
         place: directory, which is made.
         progress: is told of every sitting.
+        start: how engines are started.
 
     Raises:
         UserError: the engine does not work, nothing can be asked, or the directory cannot be written to.
     """
     name = audited_checkpoint(spec, checkpoint).name
-    auditor = Auditor(spec, name)
+    auditor = Auditor(spec, name, start=start)
     key = key_of(spec, source_of(spec).fingerprint(), name)
     audit, lab = auditor.run(progress)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,7 +33,7 @@ def run(
     set_: Set = None,
     checkpoint: Annotated[str | None, typer.Option("--checkpoint", help="Which one. Default: the first.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where to write. Default: audit/ in the run directory.")
+        str | None, typer.Option("--out", metavar="DIR", help="Where to write. Default: audit/ in the run directory.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the whole design and what it takes, and start nothing.")
@@ -105,7 +104,7 @@ app.command("attention")(attention)
 app.command("cascade-gate")(cascade_gate)
 
 
-def _show_design(spec: RunSpec, checkpoint: str, out: Path | None, *, json: bool) -> None:
+def _show_design(spec: RunSpec, checkpoint: str, out: str | None, *, json: bool) -> None:
     from proctor.audit.conduct import Auditor
     from proctor.cli.audit_text import design_json, earlier, show_design
 

@@ -27,10 +27,10 @@ class Earlier(NamedTuple):
     sittings: int
 
 
-def earlier(spec: RunSpec, out: Path | None) -> Earlier | None:
+def earlier(spec: RunSpec, out: str | None) -> Earlier | None:
     """The audit at the place where the next one would go; None if there is none that can be read."""
     try:
-        found = read_audit(out if out is not None else place_for(spec, None))
+        found = read_audit(place_for(spec, None) if out is None else Path(out))
     except UserError:
         return None
     return Earlier(found.seconds, sum(shown.rounds for shown in found.arms))
