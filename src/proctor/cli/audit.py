@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from proctor.audit.conduct import Audit
     from proctor.spec import RunSpec
 
+_INTERRUPTED = 130
 AuditPlace = Annotated[
     str, typer.Argument(metavar="DIR", help="Directory or URL of an audit, or of a run that holds one.")
 ]
@@ -59,8 +60,12 @@ def run(
         for warning in warnings_of(loaded):
             stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
         place = place_for(loaded, out)
-        with display(json=json) as progress:
-            audit = conduct_audit(loaded, name, place, progress)
+        try:
+            with display(json=json) as progress:
+                audit = conduct_audit(loaded, name, place, progress)
+        except KeyboardInterrupt:
+            stderr.print("interrupted: nothing is written")
+            raise typer.Exit(_INTERRUPTED) from None
         page = write_audit_page(place)
     _show(audit, str(place), page, json=json)
     raise typer.Exit(audit.exit_code)
