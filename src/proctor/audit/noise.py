@@ -55,7 +55,7 @@ def is_noisy(lab: Lab, arm: str) -> bool:
 def switches(knobs: Sequence[Knob]) -> Iterator[tuple[Knob, Value]]:
     """Every value that a knob of the engine can be turned to."""
     for knob in knobs:
-        if knob.place != "traffic":
+        if knob.place not in ("traffic", "process"):
             for value in knob.values:
                 yield knob, value
 

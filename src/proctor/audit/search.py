@@ -132,7 +132,7 @@ class Search:
         if found is None:
             return None
         lengths = [self._tokens(self._at(arm, knob, value), knob) for value in found]
-        tokens = None if None in lengths else (lengths[0], lengths[1])
+        tokens = None if None in lengths or knob.place != "traffic" else (lengths[0], lengths[1])
         return threshold(knob.name, *found, tokens=tokens)  # type: ignore[arg-type]
 
     def _at(self, arm: Arm, knob: Knob, value: int) -> Arm:

@@ -84,10 +84,19 @@ def _of_noise(lab: Lab, noise: Noise) -> str:
 
 
 def _of_effects(lab: Lab, effects: Sequence[Effect], nature: Nature) -> str:
-    parts = [_of_effect(lab, effect) for effect in effects[:3]]
-    more = f" {len(effects) - 3} more effects are in the table." if len(effects) > 3 else ""
-    told = {"rounding": " Its size is that of rounding.", "wrong results": " Rounding does not explain its size."}
-    return " ".join(parts) + more + told.get(nature, "")
+    """The effects of the traffic one by one, then the engine's settings that change outputs by themselves."""
+    own = [effect for effect in effects if effect.layer != "engine"]
+    settings = [effect for effect in effects if effect.layer == "engine"]
+    parts = [_of_effect(lab, effect) for effect in own[:3]]
+    if len(own) > 3:
+        parts.append(f"{len(own) - 3} more effects are in the table.")
+    if settings:
+        listed = "; ".join(f"{effect.arm} ({_weightiest(lab.comparison(effect.arm))})" for effect in settings)
+        parts.append(
+            f"{'Settings' if own else 'Only settings'} of the engine change outputs{' too' * bool(own)}: {listed}."
+        )
+    told = {"rounding": "Its size is that of rounding.", "wrong results": "Rounding does not explain its size."}
+    return " ".join([*parts, told[nature]] if nature in told else parts)
 
 
 def _of_effect(lab: Lab, effect: Effect) -> str:
@@ -103,6 +112,10 @@ def _where(found: Threshold, *, named: bool) -> str:
     tokens = f" ({found.tokens[0]} against {found.tokens[1]} tokens)" if found.tokens else ""
     knob = f" {found.knob}" if named else ""
     return f" from{knob} {found.above} on, not up to {found.below}{tokens}"
+
+
+def _weightiest(comparison: Comparison) -> str:
+    return _differing(comparison).partition(", ")[0]
 
 
 def _differing(comparison: Comparison) -> str:
