@@ -136,6 +136,7 @@ class Auditor:
             probes=self._probes,
             task=self._material.task,
             knobs=self._design.knobs,
+            wanted=self._design.wanted,
             shared=self._shared,
             seed=self._audit.seed,
             top=min(TOP, self._can.top_logprobs),

@@ -64,6 +64,7 @@ def make_design(spec: AuditSpec, knobs: Sequence[Knob], rows: Sequence[int]) -> 
     return Design(
         arms=tuple(arms),
         knobs=tuple(knobs),
+        wanted=tuple(knob.name for knob in knobs if knob.name in wanted),
         rows=tuple(rows),
         sittings=tuple(sittings),
         untried=tuple(untried),

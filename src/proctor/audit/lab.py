@@ -29,6 +29,7 @@ class Setting:
     Attributes:
         order: the baseline's engine.
         knobs: of the traffic and of the engine.
+        wanted: names of those that a search may turn.
         shared: whether sittings with the same engine may follow each other in one process; not where the engine keeps
             a cache between requests.
         seed: of orders.
@@ -40,6 +41,7 @@ class Setting:
     probes: tuple[Probe, ...]
     task: Task
     knobs: tuple[Knob, ...]
+    wanted: tuple[str, ...] = ()
     shared: bool = True
     seed: int = 0
     top: int = TOP

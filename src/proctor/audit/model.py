@@ -44,6 +44,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         arms: the baseline first.
         knobs: every knob that is known of this engine, turned or not.
+        wanted: names of those that may be turned.
         rows: ids of the probe rows.
         sittings: in the order in which they run.
         untried: knobs (with values) that are known and not turned, with the reason.
@@ -52,6 +53,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True):
 
     arms: tuple[Arm, ...]
     knobs: tuple[Knob, ...]
+    wanted: tuple[str, ...]
     rows: tuple[int, ...]
     sittings: tuple[Sitting, ...]
     untried: tuple[tuple[str, str], ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -52,10 +52,10 @@ def is_noisy(lab: Lab, arm: str) -> bool:
     return lab.repeats(arm).differs
 
 
-def switches(knobs: Sequence[Knob]) -> Iterator[tuple[Knob, Value]]:
-    """Every value that a knob of the engine can be turned to."""
-    for knob in knobs:
-        if knob.place not in ("traffic", "process"):
+def switches(lab: Lab, but: Collection[str] = ()) -> Iterator[tuple[Knob, Value]]:
+    """Every value that a wanted knob of the engine can be turned to, without those of the knobs `but`."""
+    for knob in lab.setting.knobs:
+        if knob.place not in ("traffic", "process") and knob.name in lab.setting.wanted and knob.name not in but:
             for value in knob.values:
                 yield knob, value
 
@@ -81,7 +81,7 @@ def _threshold(lab: Lab, further: Further, planned: Sequence[Arm], noisy: Sequen
 
 
 def _quieted(lab: Lab, further: Further, loudest: Arm) -> Iterator[str]:
-    for knob, value in switches(lab.setting.knobs):
+    for knob, value in switches(lab):
         arm = further.arm({**loudest.changes, knob.name: value}, against="")
         if further.sit(arm) and not is_noisy(lab, arm.name):
             yield name_of({knob.name: value})

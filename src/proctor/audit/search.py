@@ -159,7 +159,7 @@ class Search:
         ends: list[str] = []
         dampens: list[str] = []
         before = self._lab.comparison(arm.name)
-        for knob, value in switches([knob for name, knob in self._knobs.items() if name not in arm.changes]):
+        for knob, value in switches(self._lab, but=arm.changes):
             after = self._under(arm, {knob.name: value})
             if after is not None and after.rows and not after.differs:
                 ends.append(name_of({knob.name: value}))
