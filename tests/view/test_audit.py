@@ -18,6 +18,7 @@ from proctor.audit.compare.intervals import rate
 from proctor.audit.compare.survival import survival_of
 from proctor.audit.model import Survival
 from proctor.engines.inspection import Conflict, Inspection, Switch
+from proctor.storage.folder import open_folder
 from proctor.view.audit import longest_answer, render_audit, write_audit_page
 from proctor.view.audit_flips import flip_views, parted
 from proctor.view.audit_matrix import matrix, rate_cell
@@ -26,6 +27,7 @@ from proctor.view.audit_words import headline
 from proctor.view.charts.survival import survival_chart
 from proctor.view.charts.threshold import threshold_chart
 from tests.audit.planted import audited
+from tests.storage.bucket import served
 from tests.view.pages import Page
 
 if TYPE_CHECKING:
@@ -301,3 +303,15 @@ def test_it_fits_a_phone_and_a_desk_and_asks_for_nothing(
     assert page.locator("mark").count() >= 2
     assert (said, asked) == ([], [path.as_uri()])
     page.close()
+
+
+def test_the_page_goes_where_the_audit_lies(made: tuple[Audit, Lab], tmp_path: Path) -> None:
+    write_audit(tmp_path / "audit", *made)
+    with served(tmp_path / "server") as bucket:
+        run = open_folder(bucket.url("run"), bucket.options)
+        for file in (tmp_path / "audit").iterdir():
+            run.write(f"audit/{file.name}", file.read_bytes())
+        assert write_audit_page(run) == bucket.url("run/audit/audit.html")
+        assert run.read("audit/audit.html").decode() == render_audit(
+            made[0], longest=longest_answer(tmp_path / "audit")
+        )

@@ -10,8 +10,6 @@ import typer
 
 from proctor.cli.output import counted, json_line, stdout, table
 from proctor.cli.run import Json, RunPath
-from proctor.results import RunDir
-from proctor.results.export import errors_of, export_records
 
 Checkpoint = Annotated[str | None, typer.Option("--checkpoint", help="Only this checkpoint.")]
 
@@ -32,6 +30,9 @@ def errors(
     json: Json = False,
 ) -> None:
     """List the rows that ended in an error, with the reason."""
+    from proctor.results import RunDir
+    from proctor.results.export import errors_of
+
     found, total = errors_of(RunDir.existing(run_dir), kind=kind, checkpoint=checkpoint, limit=limit)
     if json:
         for row in found:
@@ -49,6 +50,9 @@ def export(
     json: Json = False,
 ) -> None:
     """Write all records into one file."""
+    from proctor.results import RunDir
+    from proctor.results.export import export_records
+
     rows, target = export_records(RunDir.existing(run_dir), format_.value, checkpoint=checkpoint, out=out)
     if json:
         json_line("export", records=rows, path=target)
