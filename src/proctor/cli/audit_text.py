@@ -127,11 +127,12 @@ def _show_effects(audit: Audit) -> None:
 def _show_matrix(audit: Audit) -> None:
     planned = {arm.name for arm in audit.design.arms}
     narrow = stdout.width < _NARROW
-    arms = [shown for shown in audit.arms if shown.arm.name in planned and (shown.comparison or shown.repeats.rows)]
+    seen = [shown for shown in audit.arms if shown.comparison or shown.repeats.rows]
+    arms = [shown for shown in seen if shown.arm.name in planned]
     columns = ["arm", "against", "itself", "log-probs equal", "tokens", "texts", "read alike", "shift"]
     title = "share that is equal" if narrow else "share that is equal, with 95 % intervals"
     stdout.print(table(columns, [_matrix_row(shown, narrow=narrow) for shown in arms], title=title))
-    added = len(audit.arms) - len([shown for shown in audit.arms if shown.arm.name in planned])
+    added = len(seen) - len(arms)
     if added:
         stdout.say(f"and {counted(added, 'further arm')} of the search, in the page")
 
