@@ -14,6 +14,7 @@ import pytest
 
 from proctor.rows import UserError
 from proctor.trace import open_trace
+from proctor.trace.export import export as write
 from tests.trace.exports import TABLES, Export
 
 
@@ -183,3 +184,43 @@ def test_ctrl_c_ends_a_long_question(tmp_path: Path) -> None:
     finally:
         child.kill()
         child.communicate()
+
+
+def test_times_that_no_clock_reaches_are_in_no_figure(tmp_path: Path) -> None:
+    far = (1 << 62) - 1
+    export = Export(tmp_path / "t.sqlite").kernel("near", 100, 300).kernel("far", 10, far).kernel("early", -far, 0)
+    export.kernel("farther", 400, far + 1).kernel("farthest", -(1 << 63), (1 << 63) - 1).annotation(
+        "open", far + 1, None
+    )
+    with open_trace(export.close()) as trace:
+        names = 'SELECT text, "end" - kernels.start FROM kernels JOIN strings ON strings.id = name ORDER BY kernels.id'
+        assert list(trace.rows(names)) == [("near", 200), ("far", far - 10), ("early", far)]
+        assert trace.window == (-far, far)
+        (note,) = [note for note in trace.notes if note.code == "bad_times"]
+        assert "2 kernels, 1 annotations" in note.what
+
+
+def test_figures_that_add_up_to_too_much_are_told(tmp_path: Path) -> None:
+    export = Export(tmp_path / "t.sqlite").kernel("k", 0, 10)
+    export.copy(0, 5, bytes=(1 << 63) - 1).copy(5, 9, bytes=(1 << 63) - 1)
+    with open_trace(export.close()) as trace:
+        with pytest.raises(UserError, match="damaged: integer overflow"):
+            trace.one("SELECT sum(bytes) FROM copies")
+        for suffix in ("html", "json", "parquet"):  # where nothing is added up, they are shown
+            assert write(trace, tmp_path / f"picture.{suffix}").events == 3
+
+
+def test_a_table_without_row_ids_is_not_read(tmp_path: Path) -> None:
+    file = Export(tmp_path / "t.sqlite").call("cudaFree", 1, 2).close()
+    with sqlite3.connect(file) as connection:
+        columns = "start, \"end\", deviceId, note DEFAULT 'without rowid', PRIMARY KEY (start)"
+        connection.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL ({columns}) WITHOUT ROWID")
+        connection.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY ({columns})")
+        for table in ("KERNEL", "MEMCPY"):
+            connection.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_{table} VALUES (1, 2, 0, '')")
+    connection.close()
+    with open_trace(file) as trace:
+        assert not trace.has("kernels")
+        assert trace.one("SELECT count(*) FROM copies") == 1
+        (note,) = [note for note in trace.notes if note.code == "not_tables"]
+        assert "CUPTI_ACTIVITY_KIND_KERNEL" in note.what

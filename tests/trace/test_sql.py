@@ -51,6 +51,8 @@ def test_views_and_raw_tables_answer(file: Path) -> None:
         assert answer(trace, counting) == [(1,), (2,), (3,)]
         assert answer(trace, "SELECT name FROM pragma_table_info('StringIds')") == [("id",), ("value",)]
         assert answer(trace, "SELECT value FROM META_DATA_CAPTURE WHERE name LIKE '%MODE'") == [("Graph",)]
+        assert answer(trace, "SELECT sum(value) FROM json_each('[1, 2]')") == [(3,)]
+        assert answer(trace, "/* how */ EXPLAIN QUERY PLAN SELECT 1")[0][-1] == "SCAN CONSTANT ROW"
 
 
 def test_a_limit_cuts_and_says_so(file: Path) -> None:
@@ -91,6 +93,9 @@ def test_columns_of_one_name_are_told_apart(file: Path) -> None:
         ("SELECT * FROM kernles", r"no such table: kernles \(views: strings, kernels, .*tables of the file: "),
         ("SELECT strat FROM kernels", r"no such column: strat \(kernels has id, start, end, device"),
         ("SELECT nope(1)", "no such function: nope"),
+        ("SELECT ?", "takes no parameters"),
+        ("SELECT zeroblob(1e9)", r"SQLite says: string or blob too big \(no value"),
+        ("SELECT sum(9223372036854775806) FROM strings", r"SQLite says: integer overflow \(total\(\)"),
     ],
 )
 def test_what_cannot_be_asked(file: Path, sql: str, said: str) -> None:
@@ -116,6 +121,17 @@ LEAKS = [
     "SELECT hex(value) FROM META_DATA_CAPTURE",
     "SELECT * FROM theirs",
     "SELECT sample FROM sqlite_stat4",
+    # names that the question chose, in the place of a view's
+    "WITH META_DATA_CAPTURE AS (SELECT * FROM main.META_DATA_CAPTURE) SELECT * FROM META_DATA_CAPTURE",
+    "WITH meta_data_capture(name, value) AS MATERIALIZED (SELECT name, value FROM main.META_DATA_CAPTURE) "
+    "SELECT * FROM meta_data_capture",
+    "SELECT * FROM (SELECT value FROM main.META_DATA_CAPTURE) AS META_DATA_CAPTURE",
+    # columns that a join matches by name: SQLite asks nobody whether they may be read
+    "SELECT value FROM (SELECT 'x' AS value) NATURAL FULL JOIN main.META_DATA_CAPTURE",
+    "SELECT value FROM (SELECT 'x' AS value) FULL JOIN main.TARGET_INFO_SYSTEM_ENV USING (value)",
+    f"SELECT '{SECRET}' || count(*) FROM (SELECT '{SECRET}' AS value) NATURAL JOIN main.META_DATA_CAPTURE",
+    "SELECT value FROM main.META_DATA_CAPTURE INDEXED BY i",
+    "SELECT value FROM json_each((SELECT json_group_array(value) FROM META_DATA_CAPTURE))",
 ]
 
 
@@ -137,7 +153,7 @@ def test_the_environment_is_never_shown(file: Path, sql: str) -> None:
         text = repr(found)
         assert "hf_aSecret" not in text
         assert SECRET.encode().hex() not in text.lower()
-        if "count(*)" in sql:
+        if "count(*)" in sql and not refused:
             assert found == [(0,)]
         if sql == LEAKS[0]:
             assert (PREFIX, HIDDEN) in found

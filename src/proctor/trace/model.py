@@ -112,6 +112,9 @@ def tid_of(thread: int) -> int:
     return thread & 0xFFFFFF
 
 
+LATEST = 1 << 62
+"""Times lie within this many ns of 0 (from 1970 on, that is the year 2116), so that spans fit 64 bits."""
+
 COPY_KINDS = {
     0: "unknown",
     1: "host to device",

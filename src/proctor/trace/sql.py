@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from proctor.rows import UserError
@@ -13,11 +13,17 @@ from proctor.trace.trace import Trace, explained
 from proctor.trace.views import VIEWS, quoted
 
 HIDDEN = "[environment: not shown]"
+ARGUMENT = "[argument: not shown]"
+"""In place of an argument of the command that was profiled: tokens are handed over so, too."""
 _SECRET = re.compile(r"META_DATA|SYSTEM_ENV", re.IGNORECASE)
 """Tables of names and values, some of which are the environment of the profiled process."""
 _STATISTICS = re.compile(r"sqlite_stat\d", re.IGNORECASE)
 """Samples of what is in indexes."""
+_EXPLAINS = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b", re.IGNORECASE | re.DOTALL)
+_TABLE_FUNCTIONS = ("pragma_table_info('StringIds')", "json_each('[]')", "json_tree('[]')")
+_MOST_HIDDEN = 100_000
 _ROWS_AT_ONCE = 1000
+_OPENING = {"OpenRead", "OpenWrite", "ReopenIdx"}
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE}
 _PRAGMAS = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "compile_options", "page_count"}
 _DENIED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
@@ -30,6 +36,10 @@ _CODES = {
     sqlite3.SQLITE_INSERT: "INSERT",
     sqlite3.SQLITE_UPDATE: "UPDATE",
     sqlite3.SQLITE_DELETE: "DELETE",
+}
+_OF_THE_QUESTION = {
+    "integer overflow": "total() adds up in floating point",
+    "string or blob too big": "no value may have more than 64 MiB",
 }
 
 
@@ -56,7 +66,7 @@ class Answer:
             yield row
 
 
-@contextmanager
+@contextlib.contextmanager
 def asked(trace: Trace, sql: str, *, limit: int | None = 1000, steps: int | None = None) -> Iterator[Answer]:
     """Asks a trace. Nothing but reading is allowed while the block runs.
 
@@ -70,13 +80,16 @@ def asked(trace: Trace, sql: str, *, limit: int | None = 1000, steps: int | None
         UserError: the question cannot be asked, or its answer cannot be read.
         KeyboardInterrupt: Ctrl-C, also while SQLite works.
     """
-    _shadow(trace)
+    if not sql.strip():
+        raise UserError("that is no question", fix="give one SELECT")
+    secret = _shadow(trace)
     refused: list[str] = []
     connection = trace.connection
     connection.set_authorizer(_authorizer(refused))
     trace.guard.allow(steps)
     try:
         try:
+            _check_pages(connection, sql, secret)
             cursor = connection.execute(sql)
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise _told(trace, error, refused, sql) from error
@@ -97,33 +110,71 @@ def _fetched(trace: Trace, cursor: sqlite3.Cursor, refused: list[str], sql: str)
         raise _told(trace, error, refused, sql) from error
 
 
-def _shadow(trace: Trace) -> None:
-    """Puts a view before each table of names and values, which keeps what is of the environment to itself."""
-    trace.run("SELECT 1 FROM pragma_table_info('StringIds')")  # SQLite sets it up at its first use: not a read
-    tables = trace.rows("SELECT name FROM main.sqlite_master WHERE type = 'table' LIMIT 2000")
-    for name in [str(name) for (name,) in tables if _SECRET.search(str(name))]:
-        columns = [str(row[1]) for row in trace.rows(f"PRAGMA main.table_info({quoted(name)})")]
-        if not {"name", "value"} <= {column.lower() for column in columns}:
-            shown = ", ".join(f"{_literal(HIDDEN)} AS {quoted(column)}" for column in columns)
-        else:
-            hidden = f"CASE WHEN instr(lower(ifnull(name, 'env')), 'env') THEN {_literal(HIDDEN)} ELSE value END"
-            shown = ", ".join(
-                f"{hidden} AS {quoted(column)}" if column.lower() == "value" else quoted(column) for column in columns
-            )
-        trace.run(f"CREATE TEMP VIEW IF NOT EXISTS {quoted(name)} AS SELECT {shown} FROM main.{quoted(name)}")
+def _shadow(trace: Trace) -> dict[int, str]:
+    """Puts a copy before each table of names and values, without what is of the environment.
+
+    Returns:
+        The first pages of these tables and of their indexes, with the table's name: no question may open them.
+    """
+    for function in _TABLE_FUNCTIONS:  # SQLite sets them up at their first use, and asks for more than reading
+        with contextlib.suppress(sqlite3.OperationalError):
+            trace.run(f"SELECT 1 FROM {function}")
+    entries = list(trace.rows("SELECT type, tbl_name, rootpage FROM main.sqlite_master LIMIT 10000"))
+    secret = [(type_, str(table), page) for type_, table, page in entries if _SECRET.search(str(table))]
+    for type_, name, _ in secret:
+        if type_ == "table":
+            _copy_without(trace, name)
+    return {page: name for _, name, page in secret if page}
+
+
+def _copy_without(trace: Trace, name: str) -> None:
+    columns = [str(row[1]) for row in trace.rows(f"PRAGMA main.table_info({quoted(name)})")]
+    if not {"name", "value"} <= {column.lower() for column in columns}:
+        shown = ", ".join(f"{_literal(HIDDEN)} AS {quoted(column)}" for column in columns)
+    else:
+        hidden = (
+            f"CASE WHEN instr(lower(ifnull(name, 'env')), 'env') THEN {_literal(HIDDEN)} "
+            f"WHEN instr(lower(name), 'argument') THEN {_literal(ARGUMENT)} ELSE value END"
+        )
+        shown = ", ".join(
+            f"{hidden} AS {quoted(column)}" if column.lower() == "value" else quoted(column) for column in columns
+        )
+    source = f"SELECT {shown} FROM main.{quoted(name)} LIMIT {_MOST_HIDDEN}"
+    trace.run(f"CREATE TEMP TABLE IF NOT EXISTS {quoted(name)} AS {source}")
+
+
+def _check_pages(connection: sqlite3.Connection, sql: str, secret: dict[int, str]) -> None:
+    """Refuses a question whose program opens one of the pages in `secret`.
+
+    The authorizer alone is not enough: SQLite does not ask it about columns that a join matches by name, and gives it
+    names that the question chose (of a WITH) where it would name a view.
+
+    Raises:
+        UserError: it does.
+    """
+    if _EXPLAINS.match(sql):  # which shows a program and runs nothing
+        return
+    program = connection.execute(f"EXPLAIN {sql}")
+    for _, opcode, _, page, database, *_ in program:
+        if opcode in _OPENING and database == 0 and page in secret:
+            raise UserError(f"not allowed: {_environment(secret[page])}", fix="questions can only read")
+
+
+def _environment(table: str) -> str:
+    return f"main.{table}, which holds the environment of the profiled process (leave out `main.`)"
 
 
 def _authorizer(refused: list[str]) -> Any:
-    """What SQLite asks before it compiles a statement: reading is fine, except past the views of `_shadow`."""
+    """What SQLite asks before it compiles a statement: reading is fine, except past the copies of `_shadow`."""
 
-    def may(action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
+    def may(action: int, first: str | None, second: str | None, database: str | None, _: str | None) -> int:
         allowed = action in _ALLOWED
         what = _CODES.get(action, "anything but a question")
         if action == sqlite3.SQLITE_READ:
             table = first or ""
-            secret = _SECRET.search(table) and database == "main" and (view or "").lower() != table.lower()
+            secret = _SECRET.search(table) and database == "main"
             allowed = not secret and not _STATISTICS.match(table)
-            what = f"main.{table}, which holds the environment of the profiled process (leave out `main.`)"
+            what = _environment(table)
         elif action == sqlite3.SQLITE_FUNCTION:
             allowed = (second or "").lower() not in _DENIED_FUNCTIONS
             what = f"{second}()"
@@ -147,6 +198,10 @@ def _told(trace: Trace, error: Exception, refused: list[str], sql: str) -> BaseE
         return KeyboardInterrupt()
     if "one statement at a time" in text:
         return UserError("more than one statement", fix="ask one question at a time")
+    if text in _OF_THE_QUESTION:
+        return UserError(f"SQLite says: {text}", fix=_OF_THE_QUESTION[text])
+    if "bindings supplied" in text:
+        return UserError("a question takes no parameters", fix="write values where ? or :name stands")
     if isinstance(error, sqlite3.DatabaseError):
         found = explained(error, trace.path)
         if isinstance(found, UserError):

@@ -135,7 +135,7 @@ class Trace:
         return explained(error, self.path, self.guard)
 
 
-_DAMAGE = ("malformed", "disk I/O", "not a database", "too big", "corrupt")
+_DAMAGE = ("malformed", "disk I/O", "not a database", "too big", "corrupt", "integer overflow")
 
 
 def explained(error: sqlite3.DatabaseError, path: Path, guard: Guard | None = None) -> BaseException:
@@ -146,6 +146,8 @@ def explained(error: sqlite3.DatabaseError, path: Path, guard: Guard | None = No
         if guard is None or not guard.exhausted:
             return KeyboardInterrupt()
         return UserError("reading this file does not end: it is damaged, or made so", where=str(path), fix=again)
+    if isinstance(error, sqlite3.ProgrammingError):
+        return error
     if not isinstance(error, sqlite3.OperationalError) or any(word in text for word in _DAMAGE):
         return UserError(f"the file is damaged: {text}", where=str(path), fix=again)
     return error

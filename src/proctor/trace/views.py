@@ -18,6 +18,10 @@ _MOST_TABLES = 2000
 """Far more than any export has (179 were seen): a database with more is made to take long."""
 
 
+_ORDINARY = re.compile(r"create\s+table\b", re.IGNORECASE)
+_NO_ROW_IDS = re.compile(r"\)[^)'\"]*\bwithout\s+rowid\b[^)]*$", re.IGNORECASE)
+
+
 class _View(NamedTuple):
     table: str
     columns: dict[str, str]
@@ -174,13 +178,14 @@ class Repair(NamedTuple):
 def columns_of(connection: sqlite3.Connection) -> dict[str, list[str]]:
     """The ordinary tables of the file with their stored columns, by name.
 
-    A view, a virtual table or a computed column would run what the file's author wrote: they are left out.
+    A view, a virtual table or a computed column would run what the file's author wrote: they are left out. So is a
+    table without row ids, which no export has.
 
     Raises:
         sqlite3.DatabaseError: the file is damaged, or no database.
     """
     entries = connection.execute("SELECT name, sql FROM main.sqlite_master WHERE type = 'table'").fetchall()
-    names = [str(name) for name, sql in entries if re.match(r"create\s+table\b", str(sql), re.IGNORECASE)]
+    names = [str(name) for name, sql in entries if _ORDINARY.match(str(sql)) and not _NO_ROW_IDS.search(str(sql))]
     return {
         name: [str(row[1]) for row in connection.execute(f"PRAGMA main.table_info({quoted(name)})")]
         for name in names[:_MOST_TABLES]

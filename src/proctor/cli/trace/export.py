@@ -10,6 +10,7 @@ import typer
 from proctor.cli.output import counted, json_line, stdout
 from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
+from proctor.cli.trace.scope import window_of
 from proctor.cli.trace.timeline import Device, Kinds, Name, Pid, Since, Until
 
 
@@ -33,11 +34,13 @@ def export(
     What the capture says of its environment is never written. OUT appears whole or not at all.
     """
     from proctor.trace.export import export as export_trace
-    from proctor.trace.timeline.timeline import origin, parse_kinds, parse_time
+    from proctor.trace.timeline.timeline import origin, parse_kinds
+    from proctor.trace.work.scope import check_device
 
     kinds = parse_kinds(kind)
-    window = [None if text is None else parse_time(text) for text in (since, until)]
+    window = window_of(since, until)
     with opened(file) as trace:
+        check_device(trace, device)
         zero = origin(trace) if since or until else 0
         begin, end = (None if time is None else zero + time for time in window)
         done = export_trace(

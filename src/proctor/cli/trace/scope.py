@@ -13,14 +13,29 @@ def scope_of(trace: Trace, since: str | None, until: str | None, device: int | N
     """The scope that ``--since``, ``--until`` and ``--device`` ask for.
 
     Raises:
-        UserError: a time cannot be read, or the window ends before it begins.
+        UserError: a time cannot be read, the window ends before it begins, or the trace has no such GPU.
     """
-    from proctor.trace.timeline.timeline import origin, parse_time
-    from proctor.trace.work.scope import within
+    from proctor.trace.timeline.timeline import origin
+    from proctor.trace.work.scope import check_device, within
 
-    begin, end = (None if text is None else parse_time(text) for text in (since, until))
+    begin, end = window_of(since, until)
+    check_device(trace, device)
     first = 0 if begin is None and end is None else origin(trace)
     return within(first, begin, end, device)
+
+
+def window_of(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """What ``--since`` and ``--until`` say, in ns after the first event.
+
+    Raises:
+        UserError: a time cannot be read, or the window ends before it begins.
+    """
+    from proctor.trace.timeline.timeline import parse_time
+    from proctor.trace.work.scope import check_window
+
+    begin, end = (None if text is None else parse_time(text) for text in (since, until))
+    check_window(begin, end)
+    return begin, end
 
 
 def ms(nanoseconds: float) -> str:
@@ -34,5 +49,5 @@ def us(nanoseconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """``12.3 %``."""
-    return f"{share:.1%}".replace("%", " %")
+    """``12.3%``."""
+    return f"{share:.1%}"

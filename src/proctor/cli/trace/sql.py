@@ -36,17 +36,19 @@ def sql(
     file: TraceFile,
     question: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT, over views and tables.")],
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many rows; 0 for all.")] = 1000,
-    timeout: Annotated[float, typer.Option("--timeout", min=0, help="Give up after about so many seconds.")] = 600,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0, max=1e9, help="Give up after about so many seconds; 0: never.")
+    ] = 600,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json: Json = False,
 ) -> None:
     """Ask a trace in SQL, read-only. Views: kernels, copies, memsets, syncs, graphs, calls, annotations, strings ...
 
-    The captured environment of the profiled process is never shown.
+    The captured environment of the profiled process is never shown, nor are the arguments it was started with.
     """
     from proctor.trace.sql import asked
 
-    steps = int(timeout * _STEPS_A_SECOND) or None
+    steps = max(1, int(timeout * _STEPS_A_SECOND)) if timeout else None
     with opened(file) as trace, asked(trace, question, limit=limit or None, steps=steps) as answer:
         if json:
             _print_json(answer)

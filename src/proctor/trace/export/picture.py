@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MOST_EVENTS = 5_000_000
 """A browser holds about 40 bytes an event."""
+_MOST_BYTES = (1 << 63) - 2
 _SCRIPTS = ("data.js", "draw.js", "view.js")
 
 
@@ -66,7 +67,7 @@ class _Row:
         durations.append(0 if event.end is None else max(0, event.end - event.start) + 1)
         names.append(name)
         details.append(detail)
-        sizes.append(0 if event.bytes is None else max(0, event.bytes) + 1)
+        sizes.append(0 if event.bytes is None else min(max(0, event.bytes), _MOST_BYTES) + 1)
 
 
 class _Picture:

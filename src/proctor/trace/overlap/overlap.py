@@ -12,7 +12,7 @@ from proctor.trace.overlap.waits import PageableCopies, SyncRows, Wait, pageable
 from proctor.trace.work.census import Stream, stream_of
 from proctor.trace.work.device_work import device_work, devices_of, pid_or_unknown
 from proctor.trace.work.intervals import covered
-from proctor.trace.work.scope import WHOLE, Scope
+from proctor.trace.work.scope import WHOLE, Scope, nothing_in
 
 if TYPE_CHECKING:
     from proctor.trace.trace import Trace
@@ -93,7 +93,7 @@ def overlap(trace: Trace, scope: Scope = WHOLE) -> Overlap:
     """Measures overlap in one pass in order of time.
 
     Raises:
-        UserError: nothing ran on a GPU, or the file is damaged.
+        UserError: nothing ran on a GPU within `scope`, or the file is damaged.
     """
     device_of, sorter = devices_of(trace), Sorter(trace)
     lanes: dict[Device, Lane] = {}
@@ -103,7 +103,7 @@ def overlap(trace: Trace, scope: Scope = WHOLE) -> Overlap:
             lanes[device] = Lane()
         lanes[device].add(work, sorter)
     if not lanes:
-        raise trace.missing("kernels", "overlap")
+        raise nothing_in(trace, scope, "overlap")
     found = tuple(_device(lane) for lane in lanes.values())
     host, rows = waits(trace, scope), sync_rows(trace, scope)
     return Overlap(

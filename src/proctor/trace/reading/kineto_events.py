@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
+from proctor.trace.model import LATEST
+
 Loose = int | float | str | None
 """A number as it may come: Kineto writes ``"N/A"`` and quoted numbers, too."""
 
 _SQLITE_INTEGERS = range(-(1 << 63), 1 << 63)
-_LATEST = 1 << 62
 
 
 class Head(msgspec.Struct):
@@ -138,7 +139,7 @@ def nanoseconds(microseconds: Decimal) -> int:
     """
     if microseconds.is_finite() and microseconds.adjusted() < 17:
         found = int((microseconds * 1000).to_integral_value())
-        if abs(found) < _LATEST:
+        if abs(found) < LATEST:
             return found
     raise ValueError(f"not a time: {microseconds}")
 

@@ -115,7 +115,7 @@ def _bad_rows(facts: Facts) -> Iterator[Note]:
             "bad_times",
             Severity.WARNING,
             f"times that cannot be: {', '.join(f'{count:,} {view}' for view, count in bad.items())} "
-            "have no number for a time, or end before they start",
+            "have no number for a time, end before they start, or lie further off than any clock",
             "these rows are left out of every figure",
         )
 
@@ -153,10 +153,10 @@ def _gpus(facts: Facts) -> Iterator[Note]:
     if unknown:
         yield Note(
             "gpu_unknown",
-            Severity.WARNING,
+            Severity.INFO,  # it matters to occupancy alone, and what computes that says so itself
             f"the trace does not say what GPU {', '.join(map(str, unknown))} is",
-            "occupancy and waves need its number of SMs and their limits",
-            "name it where a command asks for a GPU",
+            "occupancy and waves need its number of SMs and their limits, nothing else does",
+            "for `occupancy` and `stakeout` name it, e.g. --gpu H100",
         )
     names = {gpu.name for gpu in facts.gpus if gpu.name}
     numbered = any(gpu.process is not None for gpu in facts.gpus)

@@ -78,7 +78,7 @@ def _kept(file: Path, make: Callable[[], Survey]) -> Survey:
     """The survey of a large file is kept; it is the part of opening that takes as long as the file is large."""
     if file.stat().st_size < _KEPT_FROM:
         return make()
-    return cached(content_key(file), "survey-1", make, type=Survey)
+    return cached(content_key(file), "survey-2", make, type=Survey)
 
 
 def _head(path: Path) -> bytes:

@@ -8,17 +8,19 @@ from typing import Any
 
 import msgspec
 
+from proctor.trace.model import LATEST
 from proctor.trace.views import Repair
 
 ON_GPU = ("kernels", "copies", "memsets", "syncs", "graphs")
 TIMED = (*ON_GPU, "calls", "os_calls", "annotations")
 _WINDOW = (*ON_GPU, "calls")
 
-_SOUND = "typeof(start) = 'integer' AND typeof(\"end\") = 'integer' AND \"end\" >= start"
-_SOUND_OR_OPEN = (  # rows that name a category, a thread or a domain have no times; marks and open ranges no end
-    "(kind IN (33, 39, 75) OR typeof(start) = 'integer' AND "
-    '("end" IS NULL OR typeof("end") = \'integer\' AND "end" >= start))'
-)
+_FARTHEST = LATEST - 1
+_START = f"typeof(start) = 'integer' AND start >= -{_FARTHEST}"
+_END = f'typeof("end") = \'integer\' AND "end" BETWEEN start AND {_FARTHEST}'
+_SOUND = f"{_START} AND {_END}"
+# Rows that name a category, a thread or a domain have no times; marks and open ranges no end.
+_SOUND_OR_OPEN = f'(kind IN (33, 39, 75) OR {_START} AND ({_END} OR "end" IS NULL AND start <= {_FARTHEST}))'
 _EXACT_ROWS = 500_000
 """Up to so many launches and calls, each launch is looked up; beyond, only those that precede the first call count."""
 _MOST_PROCESSES = 64
@@ -29,7 +31,8 @@ class Extent(msgspec.Struct, frozen=True):
 
     Attributes:
         rows: rows whose times can be right.
-        bad: rows whose times cannot: no number, or an end before the start. The view leaves them out.
+        bad: rows whose times cannot: no number, an end before the start, or beyond `LATEST`. The view leaves
+            them out.
         first: the earliest start in ns; 0 if there is none.
         last: the latest end.
         pairs: each process with each device that it used; None where the rows do not say.
@@ -79,11 +82,18 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def used(self) -> list[tuple[int | None, int]]:
-        """Each process with each device that it used, in the order of the numbers."""
-        pairs = {
-            (p, d) for view in ON_GPU if view in self.extents for p, d in self.extents[view].pairs if d is not None
-        }
+        """Each process with each device that it used, in the order of the numbers.
+
+        Synchronisations count only where a process left nothing else: their rows may name another device.
+        """
+        *work, syncs = (self._used(view) for view in (*(view for view in ON_GPU if view != "syncs"), "syncs"))
+        pairs = set().union(*work)
+        seen = {process for process, _ in pairs}
+        pairs |= {(process, device) for process, device in syncs if process not in seen}
         return sorted(pairs, key=lambda pair: (pair[1], pair[0] or 0))
+
+    def _used(self, view: str) -> set[tuple[int | None, int]]:
+        return {(p, d) for p, d in self.extents.get(view, Extent()).pairs if d is not None}
 
     @property
     def on_gpu(self) -> list[int]:

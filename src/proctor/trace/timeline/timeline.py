@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from proctor.rows import UserError
+from proctor.trace.model import LATEST
 from proctor.trace.timeline.events import KINDS, Event, Kind, Reader, Selection
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Event", "Kind", "origin", "parse_kinds", "parse_time", "timeline"]
 
 _UNITS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_TIME = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-zµ]*)")
+_TIME = re.compile(r"((?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?|\.\d+)\s*([a-zµ]*)")
 _GPU_VIEWS = ("kernels", "copies", "memsets", "syncs", "graphs")
 _CPU_VIEWS = ("calls", "os_calls", "annotations")
 
@@ -65,14 +66,14 @@ def origin(trace: Trace) -> int:
 
 
 def parse_time(text: str) -> int:
-    """A span of time in nanoseconds: ``12345`` (ns), ``800us``, ``1.5ms``, ``2s``.
+    """A span of time in nanoseconds: ``12345`` (ns), ``800us``, ``1.5ms``, ``2s``, and ``1,234.5ms`` as tables have it.
 
     Raises:
         UserError: it is none.
     """
     match = _TIME.fullmatch(text.strip())
-    time = None if match is None or match[2] not in _UNITS else Decimal(match[1]) * _UNITS[match[2]]
-    if time is None or time != int(time):
+    time = None if match is None or match[2] not in _UNITS else Decimal(match[1].replace(",", "")) * _UNITS[match[2]]
+    if time is None or time != int(time) or time >= LATEST:
         raise UserError(f"{text!r} is no time", fix="write 12345 (nanoseconds), 800us, 1.5ms or 2s")
     return int(time)
 

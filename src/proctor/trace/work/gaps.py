@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from proctor.trace.timeline.timeline import origin
 from proctor.trace.work.device_work import (
     Device,
     Work,
@@ -17,7 +18,7 @@ from proctor.trace.work.device_work import (
     told,
 )
 from proctor.trace.work.gap_causes import Cause, Meanwhile, Span, explain
-from proctor.trace.work.scope import WHOLE, Scope
+from proctor.trace.work.scope import WHOLE, Scope, nothing_in
 
 if TYPE_CHECKING:
     from proctor.trace.trace import Trace
@@ -114,11 +115,12 @@ class Gaps(msgspec.Struct, frozen=True, kw_only=True):
     ranked: int
 
 
-def gaps(trace: Trace, scope: Scope = WHOLE, *, top: int = 20) -> Gaps:
+def gaps(trace: Trace, scope: Scope = WHOLE, *, top: int = 5) -> Gaps:
     """Finds the idle gaps of each GPU in one pass in order of time, and explains the `top` longest.
 
     Raises:
-        UserError: nothing ran on a GPU, or graphs ran whose work the trace does not show, or the file is damaged.
+        UserError: nothing ran on a GPU within `scope`, or graphs ran whose work the trace does not show, or the file
+            is damaged.
     """
     refuse_unseen_graphs(trace, "idle time")
     device_of = devices_of(trace)
@@ -134,9 +136,9 @@ def gaps(trace: Trace, scope: Scope = WHOLE, *, top: int = 20) -> Gaps:
             found = _Found(work.start - begun.end, -number, begun, work, device)
             (heapq.heappush if len(longest) < top else heapq.heappushpop)(longest, found)
     if not lanes:
-        raise trace.missing("kernels", "idle time")
+        raise nothing_in(trace, scope, "idle time")
     ranked = _explained(trace, sorted(longest, reverse=True), lanes)
-    window = trace.window if scope == WHOLE else None
+    window = (origin(trace), trace.window[1]) if scope == WHOLE else None
     return Gaps(
         devices=tuple(lane.idle(window) for lane in lanes.values()),
         gaps=ranked,

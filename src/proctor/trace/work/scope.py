@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from proctor.rows import UserError
+
+if TYPE_CHECKING:
+    from proctor.trace.trace import Trace
 
 
 class By(StrEnum):
@@ -56,13 +60,42 @@ WHOLE = Scope()
 """Everything in the trace."""
 
 
+def check_device(trace: Trace, device: int | None) -> None:
+    """Raises where `device` is no GPU of `trace`.
+
+    Raises:
+        UserError: naming those that there are.
+    """
+    known = sorted({gpu.device for gpu in trace.gpus})
+    if device is not None and device not in known:
+        there_is = f"it has {', '.join(map(str, known))}" if known else "it has none"
+        raise UserError(f"there is no GPU {device} in this trace", where=str(trace.path), fix=there_is)
+
+
+def nothing_in(trace: Trace, scope: Scope, question: str) -> UserError:
+    """What to raise where `question` finds no work in `scope`: that is not to say that the trace has none."""
+    if scope == WHOLE:
+        return trace.missing("kernels", question)
+    asked = "in the part of the trace that was asked for"
+    return UserError(f"{question} needs work on a GPU, and none starts {asked}", where=str(trace.path))
+
+
+def check_window(since: int | None, until: int | None) -> None:
+    """Raises where a window ends before it begins.
+
+    Raises:
+        UserError: it does.
+    """
+    if since is not None and until is not None and until <= since:
+        raise UserError(f"the window ends ({until:,} ns) before it begins ({since:,} ns)")
+
+
 def within(first: int, since: int | None, until: int | None, device: int | None = None) -> Scope:
     """A scope from ns after the trace's first event, which is at `first` on its clock.
 
     Raises:
         UserError: the window ends before it begins.
     """
-    if since is not None and until is not None and until <= since:
-        raise UserError(f"the window ends ({until:,} ns) before it begins ({since:,} ns)")
+    check_window(since, until)
     begin, end = (None if time is None else first + time for time in (since, until))
     return Scope(begin, end, device)
