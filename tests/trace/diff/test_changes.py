@@ -63,6 +63,10 @@ def test_launches_are_compared_by_shape(tmp_path: Path) -> None:
     assert flash.split.calls == pytest.approx(flash.delta_ns, abs=2_000)
     assert abs(flash.split.per_call) <= 2_000
     assert not flash.shapes_changed
+    assert flash.a is not None
+    assert flash.a.shapes == 2
+    assert flash.usual_ns == pytest.approx((2 * 100_000 + 1.5 * 900_000) / 3.5, rel=0.001)  # launches a step, of both
+    assert abs(flash.typical_ns or 0) < 100  # although the median of all launches is 100 us, then 500 us
     other = program(tmp_path / "c.sqlite", (*swapped(MODEL, FLASH), short, long._replace(grid=(1056, 1, 1))))
     assert of(compared(a, other), "flash_fwd").shapes_changed
 

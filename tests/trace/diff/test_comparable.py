@@ -155,3 +155,16 @@ def test_two_programs_with_hardly_a_kernel_in_common(before: Path, tmp_path: Pat
     # 20 us of 780 us a step, and of 720 us.
     assert programs.what == "kernels that both sides have take 3% of A's and 3% of B's kernel time"
     assert state(found, "host_bound") is State.CONTESTED
+    assert programs.bars == tuple(Basis)
+
+
+def test_nothing_is_supported_between_two_programs(samples: Path) -> None:
+    """Matrix products in 16 bits and in 32, of two programs: names differ, and nothing changed from one to the other."""
+    folder = samples / "nsys" / "nsys-ai"
+    found = compared(folder / "mfu_2gpu_before.sqlite", folder / "h100_2gpu_1s.sqlite")
+    assert "programs" in [limit.code for limit in found.comparability.limits]
+    assert {h.state for h in found.board.hypotheses} == {State.SUGGESTED, State.RULED_OUT}
+    gemms = next(group for group in found.categories if group.name == "gemm")
+    parts = {h.id: (h.contribution_ns, h.shared_with) for h in found.board.hypotheses if h.state is State.SUGGESTED}
+    assert parts["precision"] == (gemms.delta_ns, ())
+    assert parts["gemm_config"] == (0, ("precision",))

@@ -12,6 +12,7 @@ import pytest
 from proctor.rows import UserError
 from proctor.trace.diff import METRICS, Diff, Outcome, check, read_gate
 from tests.trace.diff.pairs import FLASH, MODEL, NCCL, K, compared, program, swapped
+from tests.trace.exports import Export
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +88,75 @@ def test_per_iteration(tmp_path: Path) -> None:
     a, b = (program(tmp_path / f"{steps}.sqlite", steps=steps, marked=True) for steps in (8, 12))
     found = compared(a, b, per="step")
     gate = read_gate("total > +5%", METRICS)
-    assert check(gate, found).outcome is Outcome.FAILED  # 8 steps, then 12
+    assert check(gate, found, as_captured=True).outcome is Outcome.FAILED  # 8 steps, then 12
     assert check(gate, found, each=True).outcome is Outcome.PASSED
     assert check(read_gate("kernel:flash > +5%", METRICS), found, each=True).outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize("per", ["step", None])
+def test_windows_of_different_length_are_not_judged(tmp_path: Path, per: str | None) -> None:
+    """A regression of 10 % in a window with fewer steps would pass, and more steps of the same would fail."""
+    a = program(tmp_path / "a.sqlite", steps=12, marked=True)
+    b = program(tmp_path / "b.sqlite", steps=8, marked=True, scale=1.1)
+    found = compared(a, b, per=per)
+    for text in (
+        "total > +5%",
+        "window > +5%",
+        "calls > +0",
+        "kernel:flash > +1ms",
+        "category:gemm > +5%",
+        "idle > +1us",
+    ):
+        checked = check(read_gate(text, METRICS), found)
+        assert checked.outcome is Outcome.UNJUDGED, text
+        assert checked.why.startswith("the windows hold 12 and 8 repetitions: name a range")
+    assert check(read_gate("total > +5%", METRICS), found, as_captured=True).outcome is Outcome.PASSED
+    assert check(read_gate("total > +5%", METRICS), found, each=True).outcome is Outcome.FAILED
+    assert check(read_gate("calls >= 64", METRICS), found).outcome is Outcome.FAILED  # 8 * 8: of B alone
+    assert check(read_gate("devices > +0", METRICS), found).outcome is Outcome.PASSED
+
+
+def test_windows_of_unknown_length_are_not_judged(tmp_path: Path) -> None:
+    """Too few kernels for a unit to be found: 500 ns, then 900 ns."""
+    a = Export(tmp_path / "a.sqlite").kernel("f", 0, 100).kernel("g", 200, 300).kernel("g", 400, 500).close()
+    b = Export(tmp_path / "b.sqlite").kernel("f", 0, 100).kernel("g", 200, 300).kernel("g", 400, 900).close()
+    checked = check(read_gate("total > +900%", METRICS), compared(a, b))
+    assert checked.outcome is Outcome.UNJUDGED
+    assert "--per" in checked.why
+    assert check(read_gate("total > +900%", METRICS), compared(a, b), as_captured=True).outcome is Outcome.PASSED
+    same = check(read_gate("total > +5%", METRICS), compared(a, a))
+    assert same.outcome is Outcome.PASSED
+
+
+def test_kernels_hidden_in_graphs_are_not_judged(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """B's kernels run inside graphs that were recorded whole: their time did not go."""
+    export = Export(tmp_path / "b.sqlite")
+    for start in range(1_000, 30_000, 1_000):
+        export.kernel(FLASH, start, start + 100)
+        export.row("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", **export.place(start + 200, start + 900, 0, 7, 100, None))
+    found = compared(files[0], export.close())
+    for text in ("total > +5%", "kernel:flash > +5%", "category:attention > +5%", "calls > +0"):
+        checked = check(read_gate(text, METRICS), found, as_captured=True)
+        assert checked.outcome is Outcome.UNJUDGED, text
+        assert "--cuda-graph-trace=node" in checked.why
+    for text in ("work > +5%", "window > +5%"):
+        assert check(read_gate(text, METRICS), found, as_captured=True).outcome is Outcome.PASSED
+
+
+def test_the_real_pair_is_judged_per_repetition_only(samples: Path) -> None:
+    """17 and 15 repetitions a rank: -8.7 % as captured; by the ranges of the program +0.5 % and +9.8 %."""
+    folder = samples / "nsys" / "nsys-ai"
+    pair = (folder / "mfu_2gpu_before.sqlite", folder / "mfu_2gpu_after.sqlite")
+    total, window = (read_gate(f"{metric} > +5%", METRICS) for metric in ("total", "window"))
+    found = compared(*pair)
+    assert [check(gate, found).outcome for gate in (total, window)] == [Outcome.UNJUDGED, Outcome.UNJUDGED]
+    found = compared(*pair, per="AllToAll4D")
+    assert found.iterations is not None
+    assert (found.iterations.a, found.iterations.b) == (66, 60)
+    one, two = (check(gate, found, each=True) for gate in (total, window))
+    assert (one.outcome, two.outcome) == (Outcome.PASSED, Outcome.FAILED)
+    assert one.b / one.a == pytest.approx(488_835_406 / 60 / (535_200_650 / 66))
+    assert "6.4%" in two.why  # 2 ranks: 2 / 66 + 2 / 60
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -106,19 +173,24 @@ def test_exit_codes(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert fails.returncode == 5
     assert 'failed: kernel:"flash" > +5%' in fails.stderr
     assert run(*files, "--fail-if", "speed > 1").returncode == 1
+    longer = program(tmp_path / "longer.sqlite", steps=15)
+    unjudged = run(files[0], longer, "--fail-if", "total > +50%")
+    assert unjudged.returncode == 3
+    assert "cannot be judged: total > +50%" in unjudged.stderr
+    assert run(files[0], longer, "--fail-if", "total > +50%", "--as-captured").returncode == 0
+    assert run(files[0], longer, "--fail-if", "total > +50%", "--fail-if", "calls > 96").returncode == 5
     assert run(files[0], tmp_path / "none.sqlite").returncode == 1
 
 
 @pytest.mark.slow
 def test_refused_without_force(files: tuple[Path, Path], tmp_path: Path) -> None:
-    from tests.trace.exports import Export
-
     empty = Export(tmp_path / "empty.sqlite").call("cudaMalloc", 0, 10).close()
     refused = run(files[0], empty, "--fail-if", "total > +5%")
     assert refused.returncode == 1
     assert "the traces cannot be compared: B has no GPU work" in refused.stderr
     forced = run(files[0], empty, "--force", "--fail-if", "total > +5%")
-    assert forced.returncode == 0
+    assert forced.returncode == 3
+    assert "cannot be judged: total > +5%" in forced.stderr
     assert "gone from B" in forced.stdout
 
 

@@ -106,6 +106,32 @@ def test_the_total_fell_because_fewer_layers_fit_into_the_window(found: Diff) ->
     assert contested.contradicted_by == ("window_per_repetition",)
 
 
+def test_what_the_edges_cut_cannot_be_told_apart(found: Diff) -> None:
+    """A kernel that runs `m` times a repetition may be off by `m` launches a rank, at either window."""
+    assert found.iterations is not None
+    assert found.iterations.edge == pytest.approx(2 / 34 + 2 / 30)
+    for change in found.changes:
+        assert change.a is not None
+        assert change.b is not None
+        each = max(1.0, change.a.calls / 34, change.b.calls / 30)
+        assert abs(change.b.calls - change.a.calls * 30 / 34) <= each * 2 * (1 + 30 / 34)
+    assert found.edges_ns == found.split.calls == 6_150_058
+    assert "edges" in [limit.code for limit in found.comparability.limits]
+
+
+def test_a_mix_of_shapes_has_no_usual_launch_of_its_own(files: list[Path], found: Diff) -> None:
+    """Launches take 155 us or 7,865 us, half of them each: the median of all lies where none is."""
+    sql = (
+        "SELECT gridX, gridY, gridZ, COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s "
+        "ON s.id = k.demangledName WHERE s.value LIKE 'void flash::flash_fwd_kernel%' GROUP BY 1, 2, 3"
+    )
+    flash = next(change for change in found.changes if "flash_fwd_kernel" in change.name)
+    assert flash.a is not None
+    assert flash.a.shapes == len(asked(files[0], sql)) == 2
+    assert flash.a.mean_ns == pytest.approx(flash.a.total_ns / 68)
+    assert abs(flash.typical_ns or 0) < 3_000  # of 33,600 ns by which the medians of all launches differ
+
+
 def test_a_cut_window_says_nothing_of_the_whole_run(found: Diff) -> None:
     assert found.comparability.level is Level.LIMITED
     cut = next(limit for limit in found.comparability.limits if limit.code == "cut")

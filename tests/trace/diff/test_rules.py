@@ -136,6 +136,12 @@ def test_thirty_two_bits(pair: Pair) -> None:
     single = "ampere_sgemm_128x64_nn"
     found = pair(b=swapped(MODEL, NVJET, K(single, 600, 2)))
     assert state(found, "precision") is State.SUPPORTED
+    precision, tiles = (hypothesis(found, id_) for id_ in ("precision", "gemm_config"))
+    assert precision is not None
+    assert precision.contribution_ns == 12 * 2 * 450_000  # 150 us, then 600 us, twice a step
+    if tiles is not None:  # what another type brings with it is not counted again
+        assert (tiles.contribution_ns, tiles.shared_ns) == (0, precision.contribution_ns)
+        assert tiles.shared_with == ("precision",)
     half = NVJET.replace("_tst_", "_hsh_")
     ruled_out = pair(b=swapped(MODEL, NVJET, K(half, 150, 2)))
     assert state(ruled_out, "precision") is State.RULED_OUT

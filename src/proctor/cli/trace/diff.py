@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from proctor.cli.output import escaped, json_line, stderr, stdout
+from proctor.cli.output import escaped, json_line, stderr
 from proctor.cli.run import Json
 from proctor.cli.trace.heading import opened
 from proctor.rows import UserError
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from proctor.trace.diff import Checked, Diff
 
 GATE_FAILED = 5
+NOT_JUDGED = 3
 _FIELDS_IN_LINES = ("changes", "board")
-_OUTCOMES = {"passed": "green", "failed": "bold red", "within noise": "yellow"}
 
 
 def diff(
@@ -33,26 +33,33 @@ def diff(
         list[str] | None,
         typer.Option("--fail-if", metavar="CONDITION", help="Exit with 5 if it holds; may be repeated. See below."),
     ] = None,
+    as_captured: Annotated[
+        bool,
+        typer.Option("--as-captured", help="Judge conditions on whole windows, whatever amount of work they hold."),
+    ] = False,
+    why: Annotated[bool, typer.Option("--why", help="Say why hypotheses are ruled out, and list all clues.")] = False,
     rules: Annotated[
         Path | None, typer.Option("--rules", metavar="TOML", help="Rules for the line-up, before the built-in ones.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows of a table to show.")] = 15,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows of a table to show.")] = 8,
     force: Annotated[bool, typer.Option("--force", help="Give figures although the comparison is refused.")] = False,
     json: Json = False,
 ) -> None:
     """Show what changed from A to B, and what that supports and what it does not.
 
-    First comes what the captures themselves allow one to conclude; then changes by kernel, which sum to the whole; then
-    clues and the hypotheses whose rule fits. Differences that repeated launches in one window show as well are noise.
+    First comes what the captures themselves allow one to conclude; then the hypotheses whose rule fits, with their
+    clues; then figures: totals, and changes by kernel, which sum to the whole. Differences that repeated launches in
+    one window show as well are noise.
 
     A CONDITION is METRIC OP [+|-]NUMBER[%|ns|us|ms|s] with OP one of > >= < <=. METRIC is total (time of kernels),
     work (with copies, memsets, graphs), busy, idle, window, copies, memsets, communication, exposed, syncs, api, calls,
     copy_calls, copied, kernel:"part of a name" or category:NAME. With a sign or % it is about the change from A, else
     about B's value: 'total > +5%', 'kernel:"flash" > +200us', 'exposed > 3ms', 'calls > +0'. With --per, figures are
-    per iteration. A change within noise does not fail, and is told.
+    per iteration. Without it, a change cannot be judged where the windows hold, or may hold, different amounts of work;
+    --as-captured judges it all the same. A change within noise does not fail, and is told.
 
-    Exit code: 0 all passes, 5 a condition holds, 1 a mistake in the input, or the traces cannot be compared (without
-    --force).
+    Exit code: 0 all passes, 5 a condition holds, 3 none holds and one cannot be judged, 1 a mistake in the input, or
+    the traces cannot be compared (without --force).
     """
     from proctor.trace.diff import METRICS, read_gate
     from proctor.trace.diff import diff as compare
@@ -66,23 +73,33 @@ def diff(
     from proctor.trace.diff import check
 
     refused = not found.totals
-    checked = [] if refused else [check(gate, found, each=per is not None) for gate in gates]
+    each = per is not None and not as_captured
+    checked = [] if refused else [check(gate, found, each=each, as_captured=as_captured) for gate in gates]
     if json:
         _lines(found, checked)
     else:
         from proctor.cli.trace.diff_tables import show
+        from proctor.cli.trace.diff_verdict import show_checked
 
-        show(found, limit)
-        for each in checked:
-            stdout.print(f"[{_OUTCOMES[each.outcome]}]{each.outcome}[/]: {escaped(f'{each.gate}  ({each.said})')}")
+        show(found, limit, why=why)
+        show_checked(checked)
     if refused:
         raise UserError(
             f"the traces cannot be compared: {'; '.join(found.comparability.reasons)}", fix="--force gives figures"
         )
-    failed = [each for each in checked if each.outcome == "failed"]
-    if failed and not json:
-        stderr.print(f"[bold red]failed:[/] {escaped('; '.join(each.gate for each in failed))}", soft_wrap=True)
-    raise typer.Exit(GATE_FAILED if failed else 0)
+    raise typer.Exit(_code(checked, json=json))
+
+
+def _code(checked: list[Checked], *, json: bool) -> int:
+    """The exit code; what did not pass is told on stderr."""
+    code = 0
+    for outcome, its in (("cannot be judged", NOT_JUDGED), ("failed", GATE_FAILED)):
+        those = [each.gate for each in checked if each.outcome == outcome]
+        if those:
+            code = its
+            if not json:
+                stderr.print(f"[bold red]{outcome}:[/] {escaped('; '.join(those))}", soft_wrap=True)
+    return code
 
 
 def _lines(found: Diff, checked: list[Checked]) -> None:

@@ -1,208 +1,197 @@
-"""A diff for people: the check, the totals, the changes, the evidence, and what is ruled out."""
+"""A diff for people: what it says first, then the totals, the changes and where they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from proctor.cli.output import counted, escaped, stdout, table
-from proctor.trace.names import short_name
+from proctor.cli.output import counted, stdout, table
+from proctor.cli.trace.diff_verdict import show_board, show_check
+from proctor.cli.trace.diff_words import change as changed
+from proctor.cli.trace.diff_words import fitted, say, size, value, width
 
 if TYPE_CHECKING:
     from proctor.trace.diff import Diff
-    from proctor.trace.diff.board import Hypothesis
-    from proctor.trace.diff.changes import Change, Group, Tally
-    from proctor.trace.diff.evidence import Clue
+    from proctor.trace.diff.changes import Change, Group
     from proctor.trace.diff.totals import Total
 
-_LEVELS = {"same content": "green", "comparable": "green", "comparable with limits": "yellow", "refused": "bold red"}
-_STATES = {"supported": "green", "contested": "yellow", "suggested": "yellow", "no evidence": "dim", "ruled out": "dim"}
-_CHANGE_COLUMNS = (
-    *("what ran", "calls A", "calls B", "us A", "us B"),
-    *("change ms", "iterations", "calls", "per call", "verdict"),
-)
-_NAME = 40
-_SHOWN_GROUPS = 5
+_COLUMNS = ("calls\nA", "calls\nB", "mean us\nA", "mean us\nB", "shapes", "change\nms")
+_PARTS = ("repeats\nms", "launches\nms", "per launch\nms")
+_NARROWEST = 24
+"""A kernel's name gets no less; a terminal too narrow for it does without the parts of a change."""
+_TINY = 0.001
+"""Totals of time below this share of the window are left out of the table."""
+_SHOWN_GROUPS = 3
+_SHOWN_COPIES = 3
+_SHOWN_CONFIGS = 5
+_GROUP_NAME = 66
 
 
-def show(found: Diff, limit: int) -> None:
+def show(found: Diff, limit: int, *, why: bool = False) -> None:
     """Prints the diff."""
     stdout.say(f"A: {found.a}")
     stdout.say(f"B: {found.b}")
-    _show_check(found)
+    show_check(found)
     if not found.totals:
         return
     if found.unchanged:
         same = found.comparability.level == "same content"
         stdout.print(f"[bold green]no change[/]{': both files have the same content' if same else ''}")
         return
+    stdout.print()
+    show_board(found, why=why)
+    _show_totals(found)
+    _show_changes(found, limit)
+    _show_copies(found)
+    _show_groups(found, limit)
+
+
+def _show_totals(found: Diff) -> None:
+    window = next((total for total in found.totals if total.name == "window"), None)
+    least = _TINY * max((window.a or 0.0, window.b or 0.0) if window else (0.0,))
+    shown = [total for total in found.totals if _matters(total, least)]
     columns = ["window as captured", "A", "B", "change", "%"]
     if found.iterations:
         columns += ["A each", "B each", "% each"]
-    stdout.print(table(columns, [_total_row(t, each=found.iterations is not None) for t in found.totals]))
-    _show_changes(found, limit)
-    _show_copies(found)
-    for title, groups in (
-        ("category", found.categories),
-        ("NVTX ranges around the launch", found.ranges),
-        ("synchronisation", found.syncs),
-        ("API call", found.calls),
-    ):
-        _show_groups(title, groups, limit)
-    _show_board(found, limit)
-
-
-def _show_check(found: Diff) -> None:
-    check = found.comparability
-    stdout.print(f"[{_LEVELS[check.level]}]{check.level}[/]")
-    for reason in check.reasons:
-        stdout.say(f"  {reason}")
-    for limit in check.limits:
-        bars = f" (bars conclusions from {', '.join(limit.bars)})" if limit.bars else ""
-        stdout.say(f"  {limit.what}: {limit.meaning}{bars}")
-    same = [f"{fact.what}: {fact.a}" for fact in check.facts if fact.same]
-    if same:
-        stdout.say(f"  the same on both sides: {'; '.join(same)}", style="dim")
-    if found.iterations and found.totals:
+    stdout.print(table(columns, [_total_row(t, each=found.iterations is not None) for t in shown]))
+    if found.iterations:
         it = found.iterations
-        stdout.say(f"  'each' is per repetition: {it.a:,} in A, {it.b:,} in B, all ranks together: {it.what}")
+        edge = f"; a change of up to {it.edge:.1%} may be the edges' doing" if it.edge else ""
+        say(f"each: per repetition of one rank, of which all ranks together hold {it.a:,} and {it.b:,}{edge}")
+    left = [total.name for total in found.totals if total not in shown and not total.why]
+    if left:
+        say(f"left out for being the same, or under 0.1 % of the window: {', '.join(left)}", style="dim")
+    for why in dict.fromkeys(total.why for total in found.totals if total.why):
+        say(f"not known: {', '.join(total.name for total in found.totals if total.why == why)}: {why}")
+
+
+def _matters(total: Total, least: float) -> bool:
+    """Whether a row says something: not what is unknown, next to nothing, or a number of GPUs that stayed."""
+    if total.a is None or total.b is None:
+        return False
+    if total.unit == "ns":
+        return max(total.a, total.b) >= max(least, 1)
+    return total.name != "devices" or total.a != total.b
 
 
 def _total_row(total: Total, *, each: bool) -> tuple[object, ...]:
-    row = (total.name, _value(total, total.a), _value(total, total.b), _change_of(total), _percent(total.a, total.b))
+    a, b, unit = total.a, total.b, total.unit
+    row = (total.name, value(a, unit), value(b, unit), value(total.delta, unit, "+"), changed(a, b))
     if not each:
         return row
-    return (*row, _value(total, total.a_each), _value(total, total.b_each), _percent(total.a_each, total.b_each))
-
-
-def _value(total: Total, value: float | None, sign: str = "") -> str:
-    if value is None:
-        return "-"
-    if total.unit == "ns":
-        return f"{value / 1e6:{sign},.3f} ms"
-    return f"{value:{sign},.0f}" if value == int(value) else f"{value:{sign},.1f}"
-
-
-def _change_of(total: Total) -> str:
-    return _value(total, total.delta, "+")
-
-
-def _percent(a: float | None, b: float | None) -> str:
-    return "-" if not a or b is None else f"{b / a - 1:+.1%}"
+    return (*row, value(total.a_each, unit), value(total.b_each, unit), changed(total.a_each, total.b_each))
 
 
 def _show_changes(found: Diff, limit: int) -> None:
     shown = found.changes[:limit]
-    made = table(_CHANGE_COLUMNS, [_change_row(change) for change in shown])
+    cells = [_cells(change) for change in shown]
+    columns, cells = _fitting(cells)
+    room = max(_NARROWEST, width() - _taken(columns, cells))
+    rows = [(_name(change, room), *row) for change, row in zip(shown, cells, strict=True)]
+    made = table(["what ran", *columns], rows)
     for row, change in zip(made.rows, shown, strict=True):
         row.style = "dim" if change.verdict == "within noise" and not change.split.calls else None
     stdout.print(made)
     rest = found.changes[limit:]
-    if rest:
-        together = sum(change.delta_ns for change in rest) / 1e6
-        stdout.say(f"{counted(len(rest), 'more row')}: {together:+,.3f} ms; --limit shows them")
+    more = f"{counted(len(rest), 'more row')}: {_ms(sum(c.delta_ns for c in rest))} ms (--limit). " if rest else ""
     parts = found.split
-    stdout.say(
-        f"all rows sum to {parts.total / 1e6:+,.3f} ms: {parts.iterations / 1e6:+,.3f} from iterations, "
-        f"{parts.calls / 1e6:+,.3f} from calls, {parts.per_call / 1e6:+,.3f} from time per call (us A, us B: medians)"
+    say(
+        f"{more}All rows sum to {_ms(parts.total)} ms: {_ms(parts.iterations)} from repetitions, {_ms(parts.calls)} "
+        f"from launches, {_ms(parts.per_call)} from time per launch."
     )
-    for change in shown:
-        if change.config:
-            stdout.say(f"  {short_name(change.name, _NAME)}: {'; '.join(change.config)}")
+    if found.edges_ns:
+        say(
+            f"Of the part from launches, {_ms(found.edges_ns)} ms are of work whose counts follow the repetitions but "
+            "for what the edges of the windows cut: more launches and another cut cannot be told apart."
+        )
+    configs = [change for change in shown if change.config]
+    for change in configs[:_SHOWN_CONFIGS]:
+        say(f"{fitted(change.name, 40)}: {'; '.join(change.config)}", indent=2)
+    if any(shapes > 1 for change in shown for shapes in _shapes(change)):
+        say("shapes: grids and blocks of a kernel; its mean is of a mix, its verdict compares launches of one shape")
 
 
-def _change_row(change: Change) -> tuple[object, ...]:
+def _name(change: Change, room: int) -> str:
+    if change.kind == "kernel":
+        return fitted(change.name, room)
+    return change.name if len(change.name) <= room else change.name[: room - 1] + "…"
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:+,.3f}"
+
+
+def _shapes(change: Change) -> tuple[int, ...]:
+    return tuple(tally.shapes for tally in (change.a, change.b) if tally is not None)
+
+
+def _cells(change: Change) -> tuple[str, ...]:
+    """A row but for its name."""
     verdict = f"{change.verdict}, other shapes" if change.shapes_changed else str(change.verdict)
     if change.verdict == "one side only":
         verdict = "new in B" if change.a is None else "gone from B"
+    sides = (change.a, change.b)
+    shapes = tuple(dict.fromkeys(_shapes(change))) if change.kind == "kernel" else ()
     return (
-        short_name(change.name, _NAME) if change.kind == "kernel" else change.name[:_NAME],
-        change.a.calls if change.a else None,
-        change.b.calls if change.b else None,
-        f"{change.a.median_ns / 1e3:,.1f}" if change.a else None,
-        f"{change.b.median_ns / 1e3:,.1f}" if change.b else None,
-        *(f"{value / 1e6:+,.3f}" for value in (change.delta_ns, *change.split)),
+        *("-" if tally is None else f"{tally.calls:,}" for tally in sides),
+        *("-" if tally is None else f"{tally.mean_ns / 1e3:,.1f}" for tally in sides),
+        " / ".join(f"{count:,}" for count in shapes) or "-",
+        *(_ms(part) for part in (change.delta_ns, *change.split)),
         verdict,
     )
 
 
+def _fitting(cells: Sequence[tuple[str, ...]]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Columns and cells that leave room for a name: without the parts of the change where they would not."""
+    columns = [*_COLUMNS, *_PARTS, "verdict"]
+    if width() - _taken(columns, cells) >= _NARROWEST:
+        return columns, list(cells)
+    return [*_COLUMNS, "verdict"], [(*row[: len(_COLUMNS)], row[-1]) for row in cells]
+
+
+def _taken(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """Width of the columns, three spaces between any two, and one at either edge."""
+    heads = [max(map(len, column.split("\n"))) for column in columns]
+    longest = [max([head, *(len(row[at]) for row in cells)]) for at, head in enumerate(heads)]
+    return sum(longest) + 3 * len(columns) + 2
+
+
 def _show_copies(found: Diff) -> None:
-    rows = [
-        (
-            change.name,
-            change.a.bytes if change.a else None,
-            change.b.bytes if change.b else None,
-            _rate(change.a),
-            _rate(change.b),
+    copies = [change for change in found.changes if change.kind == "copy"]
+    copies.sort(key=lambda c: -max(tally.bytes for tally in (c.a, c.b) if tally is not None))
+    for copy in copies[:_SHOWN_COPIES]:
+        a, b = (
+            "none" if tally is None else f"{size(tally.bytes)} at {_rate(tally.bytes_per_second)}"
+            for tally in (copy.a, copy.b)
         )
-        for change in found.changes
-        if change.kind == "copy"
-    ]
+        say(f"{copy.name}: {a} -> {b}", indent=2)
+
+
+def _rate(bytes_per_second: float | None) -> str:
+    return "an unknown rate" if bytes_per_second is None else f"{size(bytes_per_second)}/s"
+
+
+def _show_groups(found: Diff, limit: int) -> None:
+    """Where the change is, by several ways to look at it, in one table."""
+    rows: list[tuple[object, ...]] = []
+    for title, groups in (
+        ("category", found.categories),
+        ("NVTX range", found.ranges),
+        ("sync", found.syncs),
+        ("API call", found.calls),
+    ):
+        rows += [(title if not at else "", *_group_row(group)) for at, group in enumerate(_few(groups, limit))]
     if rows:
-        stdout.print(table(["copies", "bytes A", "bytes B", "GB/s A", "GB/s B"], rows))
+        stdout.print(table(["", "where", "count\nA", "count\nB", "ms\nA", "ms\nB", "change\nms"], rows))
 
 
-def _rate(tally: Tally | None) -> str | None:
-    if tally is None or tally.bytes_per_second is None:
-        return None
-    return f"{tally.bytes_per_second / 1e9:,.3g}"
+def _few(groups: Iterable[Group], limit: int) -> list[Group]:
+    found = [group for group in groups if group.delta_ns or group.a_calls != group.b_calls]
+    return found[: min(limit, _SHOWN_GROUPS)]
 
 
-def _show_groups(title: str, groups: Iterable[Group], limit: int) -> None:
-    changed = [group for group in groups if group.delta_ns or group.a_calls != group.b_calls]
-    few = changed[: min(limit, _SHOWN_GROUPS)]
-    if not few:
-        return
-    rows = [
-        (
-            group.name if len(group.name) <= 70 else "…" + group.name[-69:],
-            group.a_calls,
-            group.b_calls,
-            f"{group.a_ns / 1e6:,.3f}",
-            f"{group.b_ns / 1e6:,.3f}",
-            f"{group.delta_ns / 1e6:+,.3f}",
-        )
-        for group in few
-    ]
-    stdout.print(table([title, "count A", "count B", "ms A", "ms B", "change ms"], rows))
-
-
-def _show_board(found: Diff, limit: int) -> None:
-    board = found.board
-    if board.clues:
-        rows = [_clue_row(clue) for clue in board.clues[:limit]]
-        made = table(["clue", "A", "B", "ms", "share", "supports", "speaks against"], rows, title="evidence")
-        for row, clue in zip(made.rows, board.clues, strict=False):
-            row.style = "dim" if clue.noise else None
-        stdout.print(made)
-    clues = {clue.id: clue for clue in board.clues}
-    for hypothesis in board.hypotheses:
-        _show_hypothesis(hypothesis, clues)
-    if not any(h.state in ("supported", "contested", "suggested") for h in board.hypotheses):
-        stdout.say("no rule fits: the changes above have no explanation that these figures could show")
-    stdout.say(
-        "noise is judged within one window a side; how far two captures of the same program differ is not in it",
-        style="dim",
-    )
-
-
-def _clue_row(clue: Clue) -> tuple[object, ...]:
-    return (
-        clue.what,
-        clue.a,
-        clue.b,
-        None if clue.contribution_ns is None else f"{clue.contribution_ns / 1e6:+,.3f}",
-        None if clue.share is None else f"{clue.share:+.0%}",
-        ", ".join(clue.supports),
-        ", ".join(clue.against),
-    )
-
-
-def _show_hypothesis(hypothesis: Hypothesis, clues: Mapping[str, Clue]) -> None:
-    part = "" if hypothesis.contribution_ns is None else f" [{hypothesis.contribution_ns / 1e6:+,.3f} ms]"
-    why = f": {hypothesis.why}" if hypothesis.why else ""
-    text = f"{hypothesis.id}: {hypothesis.says}{part}{why}"
-    stdout.print(f"[{_STATES[hypothesis.state]}]{hypothesis.state}[/]: {escaped(text)}", soft_wrap=True)
-    for sign, ids in (("for", hypothesis.supported_by), ("against", hypothesis.contradicted_by)):
-        for clue in (clues[id_] for id_ in ids):
-            stdout.say(f"    {sign}: {clue.what}: {clue.a} -> {clue.b}")
+def _group_row(group: Group) -> tuple[object, ...]:
+    """An NVTX path is cut at its start: the innermost range tells most."""
+    name = group.name if len(group.name) <= _GROUP_NAME else "…" + group.name[1 - _GROUP_NAME :]
+    times = (f"{group.a_ns / 1e6:,.3f}", f"{group.b_ns / 1e6:,.3f}", _ms(group.delta_ns))
+    return name, group.a_calls, group.b_calls, *times

@@ -9,7 +9,7 @@ import msgspec
 
 from proctor.trace.diff.changes import Change
 from proctor.trace.diff.comparable import Basis
-from proctor.trace.diff.evidence import Clue, Evidence, Finding, Rule, microseconds, milliseconds
+from proctor.trace.diff.evidence import Clue, Evidence, Finding, Part, Rule, id_of, microseconds, milliseconds, whole
 from proctor.trace.diff.noise import Verdict
 from proctor.trace.diff.rules import RULES
 from proctor.trace.names import short_name
@@ -45,7 +45,10 @@ class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
         supported_by: ids of clues.
         contradicted_by: ids of clues.
         why: the reason why it is ruled out, or only suggested.
-        contribution_ns: summed part of the supporting clues; None where they have none.
+        contribution_ns: what its supporting clues cover of the change and no hypothesis before it does, so that no
+            nanosecond is counted twice; None where they cover nothing.
+        shared_ns: what they cover besides, and is counted for others.
+        shared_with: ids of those others.
     """
 
     id: str
@@ -55,6 +58,8 @@ class Hypothesis(msgspec.Struct, frozen=True, kw_only=True):
     contradicted_by: tuple[str, ...] = ()
     why: str = ""
     contribution_ns: int | None = None
+    shared_ns: int = 0
+    shared_with: tuple[str, ...] = ()
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,12 +73,14 @@ def board(evidence: Evidence, rules: Iterable[Rule] = RULES) -> Board:
     """Tries every rule, and sorts what they looked at by its part of the change."""
     hypotheses: list[Hypothesis] = []
     clues: dict[str, Clue] = {}
+    covered: dict[str, list[Part]] = {}
     for rule in rules:
         finding = rule.look(evidence)
         hypothesis = _hypothesis(rule, finding, evidence)
         if hypothesis is None:
             continue
         hypotheses.append(hypothesis)
+        covered[rule.id] = [part for clue in finding.supported for part in clue.covers]
         for clue in (*finding.supported, *finding.against):
             clues.setdefault(clue.id, clue)
     for change in _worth(evidence.changes):
@@ -81,6 +88,8 @@ def board(evidence: Evidence, rules: Iterable[Rule] = RULES) -> Board:
         clues.setdefault(clue.id, clue)
     told = [_told(clue, hypotheses, evidence) for clue in clues.values()]
     told.sort(key=lambda clue: (clue.noise, -abs(clue.contribution_ns or 0), clue.id))
+    hypotheses.sort(key=lambda h: _ORDER.index(h.state))
+    hypotheses = _shared_out(hypotheses, covered)
     hypotheses.sort(key=lambda h: (_ORDER.index(h.state), -abs(h.contribution_ns or 0)))
     return Board(clues=tuple(told), hypotheses=tuple(hypotheses))
 
@@ -92,7 +101,6 @@ def _hypothesis(rule: Rule, finding: Finding, evidence: Evidence) -> Hypothesis 
     if not finding.supported:
         return None
     state, why = _state(rule, finding, evidence)
-    parts = [clue.contribution_ns for clue in finding.supported if clue.contribution_ns is not None]
     return Hypothesis(
         id=rule.id,
         says=says,
@@ -100,8 +108,38 @@ def _hypothesis(rule: Rule, finding: Finding, evidence: Evidence) -> Hypothesis 
         supported_by=tuple(clue.id for clue in finding.supported),
         contradicted_by=tuple(clue.id for clue in finding.against),
         why=why,
-        contribution_ns=sum(parts) if parts else None,
     )
+
+
+def _shared_out(hypotheses: list[Hypothesis], covered: dict[str, list[Part]]) -> list[Hypothesis]:
+    """Gives each part of each change to the first hypothesis whose clues cover it."""
+    owner: dict[tuple[str, str], str] = {}
+    found = []
+    for hypothesis in hypotheses:
+        own = shared = 0
+        others: dict[str, None] = {}
+        cells = {
+            (part.change, which): ns
+            for part in covered.get(hypothesis.id, ())
+            for which in ("iterations", "calls", "per_call")
+            if (ns := getattr(part, which))
+        }
+        for cell, ns in cells.items():
+            first = owner.setdefault(cell, hypothesis.id)
+            if first == hypothesis.id:
+                own += ns
+            else:
+                shared += ns
+                others[first] = None
+        found.append(
+            msgspec.structs.replace(
+                hypothesis,
+                contribution_ns=own if cells else None,
+                shared_ns=shared,
+                shared_with=tuple(others),
+            )
+        )
+    return found
 
 
 def _state(rule: Rule, finding: Finding, evidence: Evidence) -> tuple[State, str]:
@@ -119,18 +157,18 @@ def _state(rule: Rule, finding: Finding, evidence: Evidence) -> tuple[State, str
 
 def _worth(changes: tuple[Change, ...]) -> list[Change]:
     """Changes large enough to be a clue; a sum of sizes, since changes of both signs can hide in a small total."""
-    whole = sum(abs(change.delta_ns) for change in changes)
-    return [change for change in changes if change.delta_ns and abs(change.delta_ns) >= _WORTH * whole]
+    sizes = sum(abs(change.delta_ns) for change in changes)
+    return [change for change in changes if change.delta_ns and abs(change.delta_ns) >= _WORTH * sizes]
 
 
 def _clue_of(change: Change) -> Clue:
     return Clue(
-        id=f"{change.kind}:{change.name}",
+        id=id_of(change),
         what=f"{change.kind} ({change.verdict}): {short_name(change.name)}",
         a=_figures(change, "a"),
         b=_figures(change, "b"),
         basis=Basis.TIMES,
-        contribution_ns=change.delta_ns,
+        covers=whole([change]),
         supports=("iterations_only",) if _follows_iterations(change) else (),
         against=("iterations_only",) if _defies_iterations(change) else (),
         noise=change.verdict is Verdict.WITHIN and not change.split.calls and not change.split.iterations,
@@ -157,6 +195,12 @@ def _told(clue: Clue, hypotheses: list[Hypothesis], evidence: Evidence) -> Clue:
     known = {hypothesis.id for hypothesis in hypotheses if hypothesis.state is not State.RULED_OUT}
     supports = {h.id for h in hypotheses if clue.id in h.supported_by} | (known & set(clue.supports))
     against = {h.id for h in hypotheses if clue.id in h.contradicted_by} | (known & set(clue.against))
-    whole = abs(sum(change.delta_ns for change in evidence.changes))
-    share = clue.contribution_ns / whole if whole and clue.contribution_ns is not None else None
-    return msgspec.structs.replace(clue, supports=tuple(sorted(supports)), against=tuple(sorted(against)), share=share)
+    total = abs(sum(change.delta_ns for change in evidence.changes))
+    part = sum(part.total for part in clue.covers) if clue.covers else None
+    return msgspec.structs.replace(
+        clue,
+        supports=tuple(sorted(supports)),
+        against=tuple(sorted(against)),
+        contribution_ns=part,
+        share=part / total if total and part is not None else None,
+    )

@@ -26,6 +26,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     total_ns: int
     mean_ns: float
     median_ns: float
+    """Over all launches: where they have several shapes, it may be no launch's time, and a mix of shapes moves it."""
+    shapes: int = 1
+    """Different grids and blocks it was launched with."""
     bytes: int = 0
     bytes_per_second: float | None = None
     """Of copies and memsets, over their summed time; None where nothing was moved."""
@@ -236,6 +239,7 @@ def _tally(work: Work | None) -> Tally | None:
         total_ns=amount.total,
         mean_ns=amount.total / amount.calls,
         median_ns=float(np.median(work.all)),
+        shapes=len(work.launches),
         bytes=work.bytes,
         bytes_per_second=work.bytes / amount.total * 1e9 if work.bytes and amount.total else None,
     )

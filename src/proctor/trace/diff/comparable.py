@@ -215,7 +215,7 @@ def _programs(a: Side, b: Side) -> Iterator[Limit]:
             "programs",
             f"kernels that both sides have take {shares[0]:.0%} of A's and {shares[1]:.0%} of B's kernel time",
             "these may be two programs, not one that changed",
-            (Basis.COUNTS, Basis.TIMES, Basis.IDLE),
+            tuple(Basis),
         )
 
 
@@ -234,13 +234,19 @@ def _windows(a: Side, b: Side, iterations: Iterations | None) -> Iterator[Limit]
             "no_iterations",
             f"how many iterations either window holds is not known; they are {one / 1e6:,.2f} and {two / 1e6:,.2f} ms",
             "a total may differ because a window holds more work; name a range that marks an iteration with --per",
-            (Basis.COUNTS,) if longer else (),
+            (Basis.COUNTS,) if longer or a.cut or b.cut else (),
         )
     elif iterations.a != iterations.b:
         yield Limit(
             "iterations",
             f"the windows hold {iterations.a:,} and {iterations.b:,} repetitions ({iterations.what})",
             "totals of the windows differ for that alone: compare what is given per repetition",
+        )
+    if iterations is not None and iterations.edge:
+        yield Limit(
+            "edges",
+            "the edges of the windows cut a repetition on each rank",
+            f"what differs by less than {iterations.edge:.1%} per repetition may be their doing",
         )
     for label, side in (("A", a), ("B", b)):
         for note in side.trace.notes:

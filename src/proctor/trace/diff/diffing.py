@@ -9,7 +9,7 @@ from proctor.trace.diff.changes import Change, Group, by_category, changes, grou
 from proctor.trace.diff.comparable import Comparability, Level, comparability
 from proctor.trace.diff.evidence import Evidence
 from proctor.trace.diff.reading import read_side
-from proctor.trace.diff.repeats import Iterations, by_counts, by_range
+from proctor.trace.diff.repeats import Iterations, by_counts, by_range, same_rate
 from proctor.trace.diff.sides import Side
 from proctor.trace.diff.split import Amount, Split
 from proctor.trace.diff.totals import Total, totals
@@ -28,6 +28,8 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
         totals: time, idle, overlap and counts of the windows as captured.
         changes: everything that ran on a GPU, by identity; `delta_ns` sum to the change of the total ``work``.
         split: the sum of the changes' parts.
+        edges_ns: what of the part of calls is of launches that follow the repetitions but for what the edges of the
+            windows cut: more launches per repetition, or a cut elsewhere, cannot be told apart.
         categories: the same by category of the line-up.
         ranges: kernels by the path of NVTX ranges that launched them.
         syncs: synchronisations by kind, with the time they waited.
@@ -42,6 +44,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
     totals: tuple[Total, ...] = ()
     changes: tuple[Change, ...] = ()
     split: Split = Split()
+    edges_ns: int = 0
     categories: tuple[Group, ...] = ()
     ranges: tuple[Group, ...] = ()
     syncs: tuple[Group, ...] = ()
@@ -96,12 +99,20 @@ def _filled(found: Diff, a: Side, b: Side) -> Diff:
         totals=figures,
         changes=changed,
         split=total,
+        edges_ns=_edges(changed, found.iterations, max(a.ranks, b.ranks, 1)),
         categories=groups(by_category(a), by_category(b)),
         ranges=groups(_named(a), _named(b)),
         syncs=groups(a.syncs, b.syncs),
         calls=groups(a.calls, b.calls),
         board=states,
     )
+
+
+def _edges(changed: tuple[Change, ...], iterations: Iterations | None, ranks: int) -> int:
+    if iterations is None or not iterations.edge:
+        return 0
+    pairs = [(c.split.calls, Amount(c.a.calls, 0), Amount(c.b.calls, 0)) for c in changed if c.a and c.b]
+    return sum(part for part, a, b in pairs if same_rate(a, b, iterations, ranks))
 
 
 def _named(side: Side) -> dict[str, Amount]:

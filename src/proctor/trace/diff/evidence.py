@@ -22,6 +22,40 @@ MATTERS = 0.02
 """A launch that takes less than this share longer takes the same, for what a rule says of all kernels."""
 
 
+class Part(msgspec.Struct, frozen=True):
+    """What a clue takes of one change: those of its three parts that it is about, ns."""
+
+    change: str
+    """Of the change: ``kernel:NAME``, as in the ids of clues."""
+    iterations: int = 0
+    calls: int = 0
+    per_call: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.iterations + self.calls + self.per_call
+
+
+def id_of(change: Change) -> str:
+    """Names a change within a diff."""
+    return f"{change.kind}:{change.name}"
+
+
+def whole(changes: Iterable[Change]) -> tuple[Part, ...]:
+    """All of these changes."""
+    return tuple(Part(id_of(change), *change.split) for change in changes)
+
+
+def in_part(changes: Iterable[Change], *, iterations: bool = False, calls: bool = False) -> tuple[Part, ...]:
+    """Of these changes the part of iterations, of calls, or of the time per call."""
+    if iterations:
+        return tuple(Part(id_of(change), iterations=change.split.iterations) for change in changes)
+    if calls:
+        return tuple(Part(id_of(change), calls=change.split.calls) for change in changes)
+    return tuple(Part(id_of(change), per_call=change.split.per_call) for change in changes)
+
+
 class Clue(msgspec.Struct, frozen=True, kw_only=True):
     """One thing seen, with the figures of both sides.
 
@@ -31,7 +65,8 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
         a: A's figure, in words.
         b: B's figure.
         basis: what it rests on.
-        contribution_ns: its part of the change of all GPU work; None for what has no time of its own.
+        covers: which parts of which changes it is about; none for what has no time of its own.
+        contribution_ns: their sum, a part of the change of all GPU work; None where it covers none.
         share: that part over the whole change's size; None where nothing changed.
         supports: hypotheses it supports, by id.
         against: hypotheses it speaks against.
@@ -43,6 +78,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     a: str
     b: str
     basis: Basis
+    covers: tuple[Part, ...] = ()
     contribution_ns: int | None = None
     share: float | None = None
     supports: tuple[str, ...] = ()
@@ -57,7 +93,6 @@ class Seen(NamedTuple):
     a: int
     """Launches in A."""
     b: int
-    delta_ns: int
 
     @property
     def names(self) -> str:
@@ -103,7 +138,6 @@ class Evidence:
             found,
             sum(change.a.calls for change in found if change.a),
             sum(change.b.calls for change in found if change.b),
-            sum(change.delta_ns for change in found),
         )
 
     def in_category(self, *categories: str) -> tuple[Change, ...]:

@@ -2,6 +2,9 @@
 
 Grammar: ``METRIC OP [+|-]NUMBER[%|ns|us|ms|s]`` with OP one of ``> >= < <=``. A number with a sign or a per cent sign
 is compared with the change from A to B (per cent: of A's value), one without with B's value itself.
+
+A change is judged only where both sides hold the same amount of work, or where figures are per repetition: a window
+with fewer repetitions would pass any ``total > +5%``. Otherwise a condition neither passes nor fails.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import msgspec
 
 from proctor.rows import UserError
 from proctor.trace.diff.changes import Change, of_sum
+from proctor.trace.diff.comparable import Basis, Limit
 from proctor.trace.diff.diffing import Diff
 from proctor.trace.diff.noise import SIGMAS
 from proctor.trace.diff.repeats import Iterations
@@ -34,6 +38,9 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 }
 _UNITS = {"": 1.0, "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01}
 _SELECTING = ("kernel", "category")
+_UNREPEATED = ("devices",)
+_GRAPHS = "cuda graphs"
+"""The category of whole graphs, in small letters."""
 
 
 class Outcome(StrEnum):
@@ -43,6 +50,15 @@ class Outcome(StrEnum):
     FAILED = "failed"
     WITHIN_NOISE = "within noise"
     """The condition holds, by a change that repeated launches in one window show as well: it does not fail."""
+    UNJUDGED = "cannot be judged"
+    """The captures differ in a way that makes this change no change of the program."""
+
+
+_WINDOWS = ("iterations", "no_iterations", "ranks")
+"""Limits by which two windows hold different amounts of work; figures per repetition do not mind."""
+_HIDDEN = ("graphs", "graphs_unresolved")
+"""Limits by which kernels are missing inside CUDA graphs."""
+_OF_KERNELS = (*_SELECTING, "total", "calls", "communication", "exposed")
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,13 +85,23 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition and what came of it; `said` tells both sides' figures and the noise."""
+    """A condition and what came of it.
+
+    Attributes:
+        gate: the condition as written.
+        outcome: what came of it.
+        a: A's figure, as captured or per repetition.
+        b: the same of B.
+        said: both figures, the change and the noise, in words.
+        why: why it cannot be judged; else what to bear in mind, or nothing.
+    """
 
     gate: str
     outcome: Outcome
     a: float
     b: float
     said: str
+    why: str = ""
 
 
 def read_gate(text: str, metrics: Sequence[str]) -> Gate:
@@ -112,13 +138,14 @@ def read_gate(text: str, metrics: Sequence[str]) -> Gate:
     )
 
 
-def check(gate: Gate, found: Diff, *, each: bool = False) -> Checked:
+def check(gate: Gate, found: Diff, *, each: bool = False, as_captured: bool = False) -> Checked:
     """Holds a diff against a condition.
 
     Args:
         gate: the condition.
         found: the diff.
         each: compare figures per repetition instead of those of the whole windows.
+        as_captured: judge changes of whole windows although they may hold different amounts of work.
 
     Raises:
         UserError: the metric is not known for these traces, a unit does not fit, or no kernel has that name.
@@ -137,7 +164,46 @@ def check(gate: Gate, found: Diff, *, each: bool = False) -> Checked:
     outcome = Outcome.FAILED if holds else Outcome.PASSED
     if holds and gate.change and noise is not None and change != 0 and abs(change) <= noise:
         outcome = Outcome.WITHIN_NOISE
-    return Checked(gate=gate.text, outcome=outcome, a=total.a, b=total.b, said=_said(total, change))
+    why = _unjudged(gate, found, windows=not each and not as_captured) if gate.change else ""
+    if why:
+        outcome = Outcome.UNJUDGED
+    elif each and gate.change and gate.metric not in _UNREPEATED:
+        why = _edges(gate, found, total.b / total.a if total.a else 0.0)
+    return Checked(gate=gate.text, outcome=outcome, a=total.a, b=total.b, said=_said(total, change), why=why)
+
+
+def _unjudged(gate: Gate, found: Diff, *, windows: bool) -> str:
+    """Why a change of this metric is no change of the program; empty where nothing says so.
+
+    A plain value of B needs no A, and is always judged.
+    """
+    if found.comparability.reasons:
+        return "; ".join(found.comparability.reasons)
+    for limit in found.comparability.limits:
+        barred = limit.code == "iterations" or Basis.COUNTS in limit.bars
+        if windows and limit.code in _WINDOWS and barred and gate.metric not in _UNREPEATED:
+            fix = "name a range that marks an iteration with --per, or judge whole windows with --as-captured"
+            return f"{_windows(found, limit)}: {fix}"
+        if limit.code in _HIDDEN and gate.metric in _OF_KERNELS and gate.selects.lower() != _GRAPHS:
+            return f"{limit.what}: {limit.meaning}"
+        if limit.code.startswith("note_"):
+            return f"{limit.what}: {limit.meaning}"
+    return ""
+
+
+def _windows(found: Diff, limit: Limit) -> str:
+    if limit.code != "iterations" or found.iterations is None:
+        return limit.what
+    return f"the windows hold {found.iterations.a:,} and {found.iterations.b:,} repetitions"
+
+
+def _edges(gate: Gate, found: Diff, ratio: float) -> str:
+    """A warning where what the edges of cut windows may make up would turn the outcome over."""
+    edge = found.iterations.edge if found.iterations is not None else 0.0
+    if not gate.relative or not edge or not ratio:
+        return ""
+    holds = {_OPERATORS[gate.op](ratio * factor - 1, gate.limit) for factor in (1 - edge, 1, 1 + edge)}
+    return f"the edges of the windows may make up {edge:.1%}, and turn the outcome over" if len(holds) > 1 else ""
 
 
 def _total(gate: Gate, totals: Sequence[Total], changes: Sequence[Change]) -> Total:
@@ -153,8 +219,9 @@ def _total(gate: Gate, totals: Sequence[Total], changes: Sequence[Change]) -> To
             f"nothing in either trace matches the condition {gate.text!r}",
             fix=f"the categories are {', '.join(known)}" if gate.metric == "category" else None,
         )
+    gone = "" if any(c.b for c in chosen) else " (gone from B)"
     return Total(
-        name=f"{gate.metric}:{gate.selects}",
+        name=f"{gate.metric}:{gate.selects}{gone}",
         unit="ns",
         a=sum(c.a.total_ns for c in chosen if c.a),
         b=sum(c.b.total_ns for c in chosen if c.b),
@@ -164,7 +231,7 @@ def _total(gate: Gate, totals: Sequence[Total], changes: Sequence[Change]) -> To
 
 def _each(total: Total, iterations: Iterations) -> Total:
     """The figure per repetition; noise by the mean number of them."""
-    if total.a is None or total.b is None:
+    if total.a is None or total.b is None or total.name in _UNREPEATED:
         return total
     a = total.a / iterations.a if total.a_each is None else total.a_each
     b = total.b / iterations.b if total.b_each is None else total.b_each

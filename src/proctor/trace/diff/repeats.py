@@ -27,12 +27,15 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
         b: the same in B.
         by: ``range`` or ``kernel counts``.
         what: in words, what was counted; a repeating unit of kernels may be a layer and need not be a step.
+        edge: by how much a figure per repetition may differ between A and B for what the edges of the windows cut, a
+            share: each rank's window holds its count of repetitions, give or take one. 0 where the edges cut none.
     """
 
     a: int
     b: int
     by: str
     what: str
+    edge: float = 0.0
 
 
 class _Count(NamedTuple):
@@ -55,7 +58,9 @@ def by_range(a: Side, b: Side, text: str) -> Iterations:
                 where=str(side.trace.path),
                 fix=f"the most frequent ones are {known}" if known else "capture with `-t cuda,nvtx`",
             )
-    return Iterations(a=a.ranges[text], b=b.ranges[text], by="range", what=f"NVTX range {text!r}")
+    counts = (a.ranges[text], b.ranges[text])
+    edge = _edge((a, b), counts, partial=False)
+    return Iterations(a=counts[0], b=counts[1], by="range", what=f"NVTX range {text!r}", edge=edge)
 
 
 def by_counts(a: Side, b: Side) -> Iterations | None:
@@ -77,7 +82,14 @@ def by_counts(a: Side, b: Side) -> Iterations | None:
     largest = max(sum(unit) for unit in good)
     unit = min((u for u in good if sum(u) >= _NEARLY * largest), key=lambda u: (good[u].misfit, u))
     what = f"a unit of kernels whose counts are its multiples ({good[unit].agreeing / total:.0%} of kernel time)"
-    return Iterations(a=unit[0], b=unit[1], by="kernel counts", what=what)
+    edge = _edge((a, b), unit, partial=good[unit].misfit > 0)
+    return Iterations(a=unit[0], b=unit[1], by="kernel counts", what=what, edge=edge)
+
+
+def _edge(sides: tuple[Side, Side], counts: tuple[int, int], *, partial: bool) -> float:
+    """What the edges may make of a ratio: a repetition of each rank, on sides that were cut or do not come out even."""
+    both = zip(sides, counts, strict=True)
+    return sum(side.ranks / count for side, count in both if side.cut or partial)
 
 
 def _shared(a: Side, b: Side) -> Iterable[_Count]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from proctor.trace.diff.comparable import Basis
-from proctor.trace.diff.evidence import NOTHING, Clue, Evidence, Finding, Rule, milliseconds
+from proctor.trace.diff.evidence import NOTHING, Clue, Evidence, Finding, Rule, milliseconds, whole
 from proctor.trace.diff.sides import Kind, Side
 from proctor.trace.diff.split import Amount
 
@@ -62,9 +62,8 @@ def _pageable(e: Evidence) -> Finding:
     a, b = (sum(tally.bytes for tally in side) for side in sides)
     calls = [sum(tally.calls for tally in side) for side in sides]
     rates, counts = e.rates(a, b), e.rates(*calls)
-    delta = sum(change.delta_ns for change in found)
     more = rates[1] >= 2 * rates[0] or counts[1] >= 2 * counts[0]
-    if not more or calls[1] - calls[0] < _FEWEST_MORE or delta <= 0:
+    if not more or calls[1] - calls[0] < _FEWEST_MORE or sum(change.delta_ns for change in found) <= 0:
         return Finding(ruled_out=f"copies of pageable memory: {calls[0]:,} with {a:,} bytes, then {calls[1]:,}, {b:,}")
     clue = Clue(
         id="pageable_copies",
@@ -72,7 +71,7 @@ def _pageable(e: Evidence) -> Finding:
         a=f"{calls[0]:,} ({a:,} bytes)",
         b=f"{calls[1]:,} ({b:,} bytes)",
         basis=Basis.API,
-        contribution_ns=delta,
+        covers=whole(found),
     )
     return Finding((clue,))
 

@@ -18,6 +18,7 @@ from proctor.trace.diff.evidence import (
     launches,
     milliseconds,
     time_of,
+    whole,
 )
 from proctor.trace.diff.sides import ATTENTION, GEMM, MERGE, SPLIT_K
 from proctor.trace.diff.traits import CUBLAS, Traits, traits
@@ -44,7 +45,7 @@ def _presence(e: Evidence, id_: str, what: str, fits: Callable[[Change], object]
         a=launches(seen.a),
         b=launches(seen.b),
         basis=Basis.NAMES,
-        contribution_ns=seen.delta_ns,
+        covers=whole(seen.changes),
     )
     return seen, clue
 
@@ -94,7 +95,7 @@ def _gemm_config(e: Evidence) -> Finding:
             a=_tiles(gone),
             b=_tiles(new),
             basis=Basis.NAMES,
-            contribution_ns=sum(change.delta_ns for change in (*gone, *new)),
+            covers=whole((*gone, *new)),
         )
         for library, (gone, new) in tiles.items()
         if gone and new and _tile_set(gone) != _tile_set(new)
@@ -135,7 +136,7 @@ def _library_switch(e: Evidence) -> Finding:
                 a=f"{main_a} ({shares[0]:.0%}), {main_b} {shares[3]:.0%}",
                 b=f"{main_b} ({shares[1]:.0%}), {main_a} {shares[2]:.0%}",
                 basis=Basis.NAMES,
-                contribution_ns=sum(change.delta_ns for change in chosen),
+                covers=whole(chosen),
             )
         )
     return Finding(tuple(clues))
@@ -169,7 +170,7 @@ def _batch_invariant(e: Evidence) -> Finding:
         a=milliseconds(a),
         b=milliseconds(b),
         basis=Basis.NAMES,
-        contribution_ns=b - a,
+        covers=whole(c for c in e.in_category(GEMM) if traits(c.name).library in CUBLAS),
     )
     if not a:
         return NOTHING
@@ -191,7 +192,7 @@ def _precision(e: Evidence) -> Finding:
         a=f"{one:.0%}",
         b=f"{two:.0%}",
         basis=Basis.NAMES,
-        contribution_ns=sum(c.delta_ns for c in e.in_category(GEMM)),
+        covers=whole(e.in_category(GEMM)),
     )
     if one <= 0.1 and two >= _MOST:
         return Finding((clue,))
@@ -229,7 +230,7 @@ def _added_pass(e: Evidence) -> Finding:
         a=launches(0),
         b=launches(sum(change.b.calls for change in added if change.b)),
         basis=Basis.NAMES,
-        contribution_ns=sum(change.delta_ns for change in added),
+        covers=whole(added),
     )
     return Finding((clue,), (counted,) if counted is not None else ())
 
@@ -248,6 +249,14 @@ def _equal_counts(e: Evidence) -> Clue | None:
 
 NAME_RULES = (
     Rule("split_attention", "split attention", (Basis.NAMES,), _split_attention),
+    Rule(
+        "batch_invariant",
+        "batch-invariant mode: persistent Triton matmuls replace those of cuBLAS",
+        (Basis.NAMES,),
+        _batch_invariant,
+    ),
+    Rule("library_switch", "the work moved to another library", (Basis.NAMES,), _library_switch),
+    Rule("precision", "matrix products run in 32 bits instead of 16 or 8", (Basis.NAMES,), _precision),
     Rule("split_k", "split-K matrix products", (Basis.NAMES,), _split_k),
     Rule(
         "gemm_config",
@@ -255,13 +264,6 @@ NAME_RULES = (
         (Basis.NAMES,),
         _gemm_config,
     ),
-    Rule("library_switch", "the work moved to another library", (Basis.NAMES,), _library_switch),
-    Rule(
-        "batch_invariant",
-        "batch-invariant mode: persistent Triton matmuls replace those of cuBLAS",
-        (Basis.NAMES,),
-        _batch_invariant,
-    ),
-    Rule("precision", "matrix products run in 32 bits instead of 16 or 8", (Basis.NAMES,), _precision),
     Rule("added_pass", "work was added: new kernels that replace none", (Basis.NAMES, Basis.COUNTS), _added_pass),
 )
+"""What brings others with it comes first: another library or type has other tiles, and not the other way round."""

@@ -12,10 +12,12 @@ from proctor.trace.diff.evidence import (
     Evidence,
     Finding,
     Rule,
+    in_part,
     microseconds,
     milliseconds,
     moved,
     time_of,
+    whole,
 )
 from proctor.trace.diff.noise import Verdict
 from proctor.trace.diff.occupied import occupancy_of
@@ -28,7 +30,7 @@ _MOST = 0.5
 """Share of kernel time that must have been looked at."""
 _SHOWN = 3
 _WALL = 0.05
-"""Windows are cut at any point of a repetition: smaller differences of a window per repetition say nothing."""
+"""Windows are cut at any point of a repetition: smaller differences, or what the edges could make, say nothing."""
 
 
 def _iterations_only(e: Evidence) -> Finding:
@@ -42,7 +44,7 @@ def _iterations_only(e: Evidence) -> Finding:
         a=f"{repeats.a:,}",
         b=f"{repeats.b:,}",
         basis=Basis.COUNTS,
-        contribution_ns=sum(change.split.iterations for change in e.changes),
+        covers=in_part(e.changes, iterations=True),
     )
     against = [*_one_sided(e), *_uneven(e), *_slower(e), *_longer(e)]
     return Finding((scaled,), tuple(against))
@@ -54,7 +56,7 @@ def _longer(e: Evidence) -> list[Clue]:
     if e.iterations is None or not window.a or not window.b:
         return []
     a, b = window.a * e.a.ranks / e.iterations.a, window.b * e.b.ranks / e.iterations.b
-    if abs(b / a - 1) < _WALL:
+    if abs(b / a - 1) < max(_WALL, e.iterations.edge):
         return []
     what = "time on the clock per repetition (window over repetitions of a rank)"
     return [Clue(id="window_per_repetition", what=what, a=milliseconds(a), b=milliseconds(b), basis=Basis.IDLE)]
@@ -71,7 +73,7 @@ def _one_sided(e: Evidence) -> list[Clue]:
             a=f"{len(e.only('a'))}",
             b=f"{len(e.only('b'))}",
             basis=Basis.NAMES,
-            contribution_ns=sum(change.delta_ns for change in alone),
+            covers=whole(alone),
         )
     ]
 
@@ -86,7 +88,7 @@ def _uneven(e: Evidence) -> list[Clue]:
             a=f"{change.a.calls:,}",
             b=f"{change.b.calls:,}",
             basis=Basis.COUNTS,
-            contribution_ns=change.split.calls,
+            covers=in_part([change], calls=True),
         )
         for change in found[:_SHOWN]
         if change.a and change.b
@@ -99,15 +101,15 @@ def _slower(e: Evidence) -> list[Clue]:
 
 
 def _per_call(change: Change) -> Clue:
-    assert change.a is not None
-    assert change.b is not None
+    """By medians of each shape: over all launches, a few more of a larger shape would pass for slower ones."""
+    usual, typical = change.usual_ns or 0.0, change.typical_ns or 0.0
     return Clue(
         id=f"per_call:{change.name}",
-        what=f"time per launch (median), {change.verdict}: {short_name(change.name, 80)}",
-        a=microseconds(change.a.median_ns),
-        b=microseconds(change.b.median_ns),
+        what=f"usual time per launch (medians by shape), {change.verdict}: {short_name(change.name, 80)}",
+        a=microseconds(usual),
+        b=microseconds(usual + typical),
         basis=Basis.TIMES,
-        contribution_ns=change.split.per_call,
+        covers=in_part([change]),
         noise=change.verdict in (Verdict.WITHIN, Verdict.FEW),
     )
 
@@ -132,15 +134,15 @@ def _clock(e: Evidence) -> Finding:
     share = sum(map(time_of, agreeing)) / total
     if share < _STEADY or len(agreeing) < _STEADY * len(asked) or not any(map(moved, agreeing)):
         return Finding(ruled_out=f"no one factor fits: {share:.0%} of kernel time moved by {factor:.3f}")
-    clue = Clue(
+    one = Clue(
         id="one_factor",
         what=f"usual time per launch, {len(agreeing)} of {len(asked)} kernels with {share:.0%} of the time",
         a="1.000",
         b=f"{factor:.3f}",
         basis=Basis.TIMES,
-        contribution_ns=sum(change.split.per_call for change in agreeing),
+        covers=in_part(agreeing),
     )
-    return Finding((clue,))
+    return Finding((one,))
 
 
 def _weighted_median(values: list[tuple[float, int]]) -> float:
@@ -174,7 +176,7 @@ def _grown(id_: str, what: str, changes: tuple[Change, ...]) -> Clue:
         a=microseconds(a or 0),
         b=microseconds(b or 0),
         basis=Basis.TIMES,
-        contribution_ns=sum(change.split.per_call for change in changes),
+        covers=in_part(changes),
     )
 
 
@@ -205,7 +207,7 @@ def _launch_config(e: Evidence) -> Finding:
                     a=f"{one.share:.0%}",
                     b=f"{two.share:.0%}, limited by {' and '.join(two.limiters)}",
                     basis=Basis.TIMES,
-                    contribution_ns=change.split.per_call,
+                    covers=in_part([change]),
                 )
             )
     return Finding(tuple(clues))
@@ -224,15 +226,13 @@ def _waiting(e: Evidence) -> Finding:
             a=microseconds(change.a.mean_ns),
             b=microseconds(change.b.mean_ns),
             basis=Basis.TIMES,
-            contribution_ns=change.split.per_call,
+            covers=in_part([change]),
             noise=change.verdict not in (Verdict.BEYOND, Verdict.TAIL),
         )
         for change in grown
         if change.a and change.b
     ]
-    if steady < _STEADY:
-        return NOTHING
-    return Finding(tuple(clues))
+    return Finding(tuple(clues)) if steady >= _STEADY else NOTHING
 
 
 def _mean_growth(change: Change) -> float:
