@@ -159,7 +159,7 @@ def test_two_programs_with_hardly_a_kernel_in_common(before: Path, tmp_path: Pat
 
 
 def test_nothing_is_supported_between_two_programs(samples: Path) -> None:
-    """Matrix products in 16 bits and in 32, of two programs: names differ, and nothing changed from one to the other."""
+    """Matrix products in 16 bits and in 32, of two programs: names differ, and nothing changed from one to another."""
     folder = samples / "nsys" / "nsys-ai"
     found = compared(folder / "mfu_2gpu_before.sqlite", folder / "h100_2gpu_1s.sqlite")
     assert "programs" in [limit.code for limit in found.comparability.limits]
