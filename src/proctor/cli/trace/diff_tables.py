@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _COLUMNS = ("calls\nA", "calls\nB", "mean us\nA", "mean us\nB", "shapes", "change\nms")
 _PARTS = ("repeats\nms", "launches\nms", "per launch\nms")
 _NARROWEST = 24
-"""A kernel's name gets no less; a terminal too narrow for it does without the parts of a change."""
+"""A kernel's name gets no less; a terminal too narrow for it does without some columns."""
+_WIDE = 125
+"""In fewer columns, tables of totals and of places leave some of theirs out."""
 _TINY = 0.001
 """Totals of time below this share of the window are left out of the table."""
 _SHOWN_GROUPS = 3
@@ -53,7 +55,9 @@ def _show_totals(found: Diff) -> None:
     columns = ["window as captured", "A", "B", "change", "%"]
     if found.iterations:
         columns += ["A each", "B each", "% each"]
-    stdout.print(table(columns, [_total_row(t, each=found.iterations is not None) for t in shown]))
+    kept = range(len(columns)) if width() >= _WIDE else [at for at in (0, 1, 2, 4, 7) if at < len(columns)]
+    rows = [_total_row(t, each=found.iterations is not None) for t in shown]
+    stdout.print(table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows]))
     if found.iterations:
         it = found.iterations
         edge = f"; a change of up to {it.edge:.1%} may be the edges' doing" if it.edge else ""
@@ -142,11 +146,13 @@ def _cells(change: Change) -> tuple[str, ...]:
 
 
 def _fitting(cells: Sequence[tuple[str, ...]]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Columns and cells that leave room for a name: without the parts of the change where they would not."""
-    columns = [*_COLUMNS, *_PARTS, "verdict"]
-    if width() - _taken(columns, cells) >= _NARROWEST:
-        return columns, list(cells)
-    return [*_COLUMNS, "verdict"], [(*row[: len(_COLUMNS)], row[-1]) for row in cells]
+    """Columns and cells that leave room for a name: without the parts of the change, or more, where they would not."""
+    every = [*_COLUMNS, *_PARTS, "verdict"]
+    for kept in (range(len(every)), (0, 1, 2, 3, 4, 5, -1), (0, 1, 5, -1)):
+        columns, rows = [every[at] for at in kept], [tuple(row[at] for at in kept) for row in cells]
+        if width() - _taken(columns, rows) >= _NARROWEST:
+            break
+    return columns, rows
 
 
 def _taken(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
@@ -181,8 +187,10 @@ def _show_groups(found: Diff, limit: int) -> None:
         ("API call", found.calls),
     ):
         rows += [(title if not at else "", *_group_row(group)) for at, group in enumerate(_few(groups, limit))]
+    columns = ["", "where", "count\nA", "count\nB", "ms\nA", "ms\nB", "change\nms"]
+    kept = range(len(columns)) if width() >= _WIDE else (0, 1, 4, 5, 6)
     if rows:
-        stdout.print(table(["", "where", "count\nA", "count\nB", "ms\nA", "ms\nB", "change\nms"], rows))
+        stdout.print(table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows]))
 
 
 def _few(groups: Iterable[Group], limit: int) -> list[Group]:
@@ -192,6 +200,7 @@ def _few(groups: Iterable[Group], limit: int) -> list[Group]:
 
 def _group_row(group: Group) -> tuple[object, ...]:
     """An NVTX path is cut at its start: the innermost range tells most."""
-    name = group.name if len(group.name) <= _GROUP_NAME else "…" + group.name[1 - _GROUP_NAME :]
+    room = _GROUP_NAME if width() >= _WIDE else max(_NARROWEST, width() - 54)
+    name = group.name if len(group.name) <= room else "…" + group.name[1 - room :]
     times = (f"{group.a_ns / 1e6:,.3f}", f"{group.b_ns / 1e6:,.3f}", _ms(group.delta_ns))
     return name, group.a_calls, group.b_calls, *times
