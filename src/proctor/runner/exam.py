@@ -42,7 +42,7 @@ class Exam:
         """
         found = material_of(spec)
         storage = StorageOptions(**found.spec.storage.model_dump())
-        return cls(found.spec, RunDir(spec.run_dir, storage), found.source, found.task, found.expected, found.images)
+        return cls(found.spec, RunDir(found.spec.run_dir, storage), found.source, found.task, found.expected, found.images)
 
     @property
     def record_schema(self) -> pa.Schema:
