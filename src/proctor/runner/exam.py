@@ -41,8 +41,8 @@ class Exam:
             UserError: the source, its columns or the task do not fit together.
         """
         found = material_of(spec)
-        storage = StorageOptions(**found.spec.storage.model_dump())
-        return cls(found.spec, RunDir(found.spec.run_dir, storage), found.source, found.task, found.expected, found.images)
+        run = RunDir(found.spec.run_dir, StorageOptions(**found.spec.storage.model_dump()))
+        return cls(found.spec, run, found.source, found.task, found.expected, found.images)
 
     @property
     def record_schema(self) -> pa.Schema:
