@@ -28,10 +28,16 @@ class Further:
         name = name_of(changes)
         return self._lab.arms.get(name) or Arm(name=name, changes=changes, against=against, layer=layer)
 
-    def sit(self, *arms: Arm) -> bool:
-        """Runs those of the arms that have not sat yet, each beside its reference; False if the limit forbids it."""
+    def sit(self, *arms: Arm, rounds: int | None = None) -> bool:
+        """Runs those of the arms that have not sat yet, each beside its reference; False if the limit forbids it.
+
+        Args:
+            arms: wanted.
+            rounds: of each, if fewer than usual are enough.
+        """
         new = [arm for arm in arms if not self._lab.has_sat(arm.name)]
-        needed = 2 * self._rounds * len(new)
+        rounds = self._rounds if rounds is None else rounds
+        needed = 2 * rounds * len(new)
         if needed > self._left:
             self.not_tried += [(arm.name, LIMIT) for arm in new]
             return False
@@ -39,5 +45,5 @@ class Further:
         for arm in new:
             self._lab.arms.setdefault(arm.name, arm)
         if new:
-            self._lab.again(new, self._rounds)
+            self._lab.again(new, rounds)
         return True

@@ -126,7 +126,7 @@ class Search:
 
         def has_effect(value: int) -> bool | None:
             at = self._at(arm, knob, value)
-            return self._shows(at) if self._further.sit(at) else None
+            return self._shows(at) if self._further.sit(at, rounds=1) else None  # there is no noise to be averaged
 
         found = bisected(tried, has_effect)
         if found is None:
