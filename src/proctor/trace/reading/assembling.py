@@ -14,6 +14,7 @@ from proctor.trace.reading.gpus import gpus_of
 from proctor.trace.reading.guard import Guard
 from proctor.trace.reading.notes import Facts, notes_of
 from proctor.trace.reading.survey import Survey, look
+from proctor.trace.reading.sync_devices import place_syncs
 from proctor.trace.trace import Trace, explained
 from proctor.trace.views import VIEWS, columns_of, create_views
 
@@ -55,6 +56,7 @@ def assemble(
         tables = _tables(connection, columns, path)
         survey = keep(lambda: look(connection, tables))
         create_views(connection, columns, survey.repairs())
+        place_syncs(connection)
         facts = _facts(connection, columns, tables, survey, origin, graph_mode)
         return Trace(
             connection,
