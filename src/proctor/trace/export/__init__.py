@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from proctor.rows import UserError
+from proctor.trace.calling import called_as
 from proctor.trace.timeline.timeline import Event, Kind, origin, timeline
 
 if TYPE_CHECKING:
@@ -149,3 +150,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+called_as(__name__, "export", home="proctor.trace.export")
