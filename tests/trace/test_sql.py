@@ -205,7 +205,7 @@ def test_notes(samples: Path) -> None:
     file = str(samples / "nsys/nsys-ai/mfu_2gpu_before.sqlite")
     shown = invoke("notes", file).stdout
     assert "NVIDIA Nsight Systems 2026.2.1.210, schema 3.25.0" in shown
-    assert "2 x a GPU that the trace does not describe" in shown
+    assert "GPUs: 2 that the trace does not describe" in shown
     assert "144 python3, 145 python3" in shown
     assert "window: 0.299961 s" in shown
     assert "warning: the trace does not say what GPU 0, 1 is" in shown

@@ -118,7 +118,7 @@ def test_a_reader_who_leaves_ends_the_list(several: Path) -> None:
     with subprocess.Popen([*command, "k", "--csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline().startswith(b"start,duration,")
+        assert process.stdout.readline().startswith(b"at,start,duration,")
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0

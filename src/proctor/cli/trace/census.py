@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -13,14 +14,15 @@ from proctor.cli.trace.heading import TraceFile, opened
 from proctor.cli.trace.scope import ms, percent, scope_of, us
 from proctor.cli.trace.timeline import Device, Since, Until
 from proctor.rows import UserError
-from proctor.trace.work.scope import By
+from proctor.trace.work.scope import WHOLE, By, nothing_in
 
 if TYPE_CHECKING:
     from proctor.trace import Trace
     from proctor.trace.work.census import Busy, Census, Line
     from proctor.trace.work.scope import Scope
 
-_NAME_WIDTH = 70
+_NAME_WIDTH = 58
+_PLACES = (By.STREAM, By.DEVICE, By.PROCESS)
 
 
 def census(
@@ -38,9 +40,11 @@ def census(
 ) -> None:
     """Show where the GPU time went: launches and time of each kernel, or of groups of kernels.
 
-    Busy time is the time in which at least one kernel ran (a union of intervals); the sum of durations is more where
-    kernels run side by side. With --since and --until, kernels that start within count, whole.
+    "Kernels busy" is the time in which at least one kernel ran (a union of intervals); the sum of durations is more
+    where kernels run side by side. With --since and --until, kernels that start within count, whole.
     """
+    from proctor.trace.launches.kernel_choice import ids_of
+    from proctor.trace.timeline.timeline import origin
     from proctor.trace.work.census import census as take
     from proctor.trace.work.census import kept_census
 
@@ -50,12 +54,17 @@ def census(
         if quick:
             _quickly(trace, scope_of(trace, since, until, device), limit, json=json)
             return
-        whole = since is None and until is None and device is None
-        found = kept_census(trace, by) if whole else take(trace, by, scope_of(trace, since, until, device))
+        scope = scope_of(trace, since, until, device)
+        found = kept_census(trace, by) if scope == WHOLE else take(trace, by, scope)
+        if not found.calls:
+            raise nothing_in(trace, scope, "a census")
+        shown = found.lines[:limit]
+        ids = ids_of(trace, [line.key for line in shown]) if by is By.FULL else {}
+        zero = origin(trace)
     if json:
-        _as_json(found, limit)
+        _as_json(found, shown, ids, zero)
     else:
-        _show(found, limit)
+        _show(found, shown, ids)
 
 
 def _quickly(trace: Trace, scope: Scope, limit: int, *, json: bool) -> None:
@@ -65,45 +74,52 @@ def _quickly(trace: Trace, scope: Scope, limit: int, *, json: bool) -> None:
     if not trace.has("kernels"):
         raise trace.missing("kernels", "a census")
     found = totals(trace, scope)
+    if not found:
+        raise nothing_in(trace, scope, "a census")
     longest = sorted(found.items(), key=lambda item: -item[1].total)[:limit]
     texts = trace.text(name for name, _ in longest)
     calls, time = (sum(getattr(each, figure) for each in found.values()) for figure in ("calls", "total"))
     if json:
         for name, each in longest:
-            json_line("kernel", key=texts[name], mean=each.mean, **msgspec.to_builtins(each))
+            json_line("kernel", id=name, key=texts[name], mean=each.mean, **msgspec.to_builtins(each))
         json_line("census", kernels=len(found), calls=calls, total=time)
         return
     rows = [
         (
-            short_name(texts[name], _NAME_WIDTH), each.calls, ms(each.total), percent(each.total / time if time else 0),
-            us(each.mean), us(each.least), us(each.most),
+            f"#{name}", short_name(texts[name], _NAME_WIDTH), each.calls, ms(each.total),
+            percent(each.total / time if time else 0), us(each.mean), us(each.least), us(each.most),
         )
         for name, each in longest
     ]  # fmt: skip
-    stdout.print(table(["kernel", "calls", "total ms", "share", "mean us", "least us", "most us"], rows))
+    stdout.print(table(["id", "kernel", "calls", "total ms", "share", "mean us", "least us", "most us"], rows))
     stdout.say(f"launches of kernels: {calls:,}, {ms(time)} ms in sum; {counted(len(found), 'name')}")
 
 
-def _as_json(found: Census, limit: int) -> None:
-    for line in found.lines[:limit]:
-        json_line("group", **msgspec.to_builtins(line))
+def _as_json(found: Census, shown: Sequence[Line], ids: Mapping[str, int], zero: int) -> None:
+    for line in shown:
+        json_line("group", id=ids.get(line.key), at_ns=line.first - zero, **msgspec.to_builtins(line))
     rest = {name: value for name, value in msgspec.to_builtins(found).items() if name != "lines"}
-    json_line("census", groups=len(found.lines), **rest)
+    json_line("census", groups=len(found.lines), origin_ns=zero, **rest)
 
 
-def _show(found: Census, limit: int) -> None:
+def _show(found: Census, shown: Sequence[Line], ids: Mapping[str, int]) -> None:
     columns = ["kernel" if found.by in (By.FULL, By.SHORT) else str(found.by), "calls", "total ms", "share", "mean us"]
-    columns += ["median us", "p95 us", "max us", "names", "devices"]
-    stdout.print(table(columns, [_row(line, found.by) for line in found.lines[:limit]]))
-    if len(found.lines) > limit:
-        stdout.say(f"{len(found.lines) - limit:,} more groups: --limit")
+    columns += ["median us", "p95 us", "max us", *(() if found.by is By.FULL else ("names",)), "devices"]
+    rows = [_row(line, found.by) for line in shown]
+    if found.by is By.FULL:
+        columns.insert(0, "id")
+        rows = [(f"#{ids[line.key]}" if line.key in ids else None, *row) for line, row in zip(shown, rows, strict=True)]
+    stdout.print(table(columns, rows))
+    if len(found.lines) > len(shown):
+        stdout.say(f"{counted(len(found.lines) - len(shown), 'more group')}: --limit")
     stdout.say(f"launches of kernels: {found.calls:,}, {ms(found.total)} ms in sum")
-    if any(line.error for line in found.lines[:limit]):
-        stdout.say("medians and p95 are within 0.4 % (the JSON has each one's error); all other figures are exact")
+    if any(line.error for line in shown):
+        stdout.say("medians and p95 are within 0.4% (the JSON has each one's error); all other figures are exact")
     if found.without_times:
         stdout.say(f"{counted(found.without_times, 'kernel')} without usable times, in no figure here")
     _show_busy(found)
-    _show_copies(found)
+    if found.by not in _PLACES:
+        _show_copies(found)
 
 
 def _row(line: Line, by: By) -> tuple[object, ...]:
@@ -112,14 +128,19 @@ def _row(line: Line, by: By) -> tuple[object, ...]:
     name = short_name(line.key, _NAME_WIDTH) if by in (By.FULL, By.SHORT) else line.key
     devices = ",".join(str(device) for device in line.devices)
     figures = (us(line.mean), us(line.median), us(line.p95), us(line.most))
-    return name, line.calls, ms(line.total), percent(line.share), *figures, line.names, devices
+    names = () if by is By.FULL else (line.names,)
+    return name, line.calls, ms(line.total), percent(line.share), *figures, *names, devices
 
 
 def _show_busy(found: Census) -> None:
-    rows = [_busy_row(busy) for busy in (*found.devices, *(found.streams if len(found.streams) > 1 else ()))]
-    columns = ["where kernels ran", "busy ms", "sum ms", "span ms", "busy"]
+    """By stream the streams, otherwise the devices: the other of the two says the same again where each has one."""
+    rows = [_busy_row(busy) for busy in (found.streams if found.by is By.STREAM else found.devices)]
+    columns = ["where kernels ran", "kernels busy ms", "sum ms", "span ms", "kernels busy"]
     stdout.print(table(columns, rows))
-    stdout.say("busy: at least one kernel was running (a union of intervals), of the span from first start to last end")
+    stdout.say(
+        "kernels busy: at least one kernel ran (a union of intervals), of the span from first start to last end; with "
+        "copies and memsets: gaps"
+    )
 
 
 def _busy_row(busy: Busy) -> tuple[object, ...]:

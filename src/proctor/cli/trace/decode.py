@@ -11,6 +11,7 @@ import typer
 from proctor.cli.output import counted, escaped, json_line, stdout, table
 from proctor.cli.run import Json
 from proctor.cli.trace.heading import opened
+from proctor.rows import UserError
 
 if TYPE_CHECKING:
     from proctor.trace.launches.kernel_choice import AmbiguousKernelError, Kernel
@@ -30,6 +31,7 @@ def decode(
         Path | None,
         typer.Option("--trace", metavar="FILE", help="Take the kernel and how it was launched from this trace."),
     ] = None,
+    more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     json: Json = False,
 ) -> None:
     """Read a kernel's name, and check it against how the kernel was launched.
@@ -38,6 +40,10 @@ def decode(
     """
     from proctor.trace.names import decode as read_name
 
+    if more:
+        raise UserError("decode reads one name", fix="proctor trace decode NAME, or with --trace FILE for its kernels")
+    if trace is None and Path(name).is_file():
+        raise UserError(f"{name} is a file", fix="give the name of a kernel, and the trace as --trace FILE")
     if trace is None:
         _print(read_name(name), [], json=json)
         return

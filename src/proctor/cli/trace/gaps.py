@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from proctor.cli.output import json_line, stdout, table
+from proctor.cli.output import counted, json_line, stdout, table
 from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
 from proctor.cli.trace.scope import ms, percent, scope_of, us
 from proctor.cli.trace.timeline import Device, Since, Until
 
 if TYPE_CHECKING:
-    from proctor.trace.work.gap_causes import Part
     from proctor.trace.work.gaps import Gap, Gaps
 
-_NAME_WIDTH = 40
+_NAME_WIDTH, _RANGE_WIDTH = 40, 60
 
 
 def gaps(
@@ -25,7 +24,7 @@ def gaps(
     since: Since = None,
     until: Until = None,
     device: Device = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many gaps to rank and explain.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many gaps to rank and explain.")] = 5,
     json: Json = False,
 ) -> None:
     """Show how long each GPU was idle, and for the longest gaps what the CPU did meanwhile.
@@ -33,11 +32,12 @@ def gaps(
     Idle is when no kernel, copy, memset or CUDA graph runs on a GPU, from its first work to its last. Exit code 1 where
     that cannot be told, as with graphs whose kernels were not recorded.
     """
+    from proctor.trace.timeline.timeline import origin
     from proctor.trace.work.gaps import gaps as find
 
     with opened(file) as trace:
         found = find(trace, scope_of(trace, since, until, device), top=limit)
-        zero = trace.window[0]
+        zero = origin(trace)
     if json:
         for gap in found.gaps:
             json_line("gap", at_ns=gap.start - zero, **msgspec.to_builtins(gap))
@@ -62,12 +62,12 @@ def _show(found: Gaps, zero: int) -> None:
     columns = ["#", "at ms", "us", "GPU", "cause", "before", "after"]
     stdout.print(table(columns, [_row(number, gap, zero) for number, gap in enumerate(found.gaps, start=1)]))
     for number, gap in enumerate(found.gaps, start=1):
-        stdout.say(f"{number}. {gap.why}{_meanwhile(gap)}")
+        stdout.say(f"{number}. {gap.why}{_within(gap)}")
     idle = sum(each.idle for each in found.devices)
     if idle:
-        stdout.say(f"these {len(found.gaps):,} gaps are {percent(found.ranked / idle)} of all idle time, by cause:")
+        stdout.say(f"{_these(len(found.gaps))} {percent(found.ranked / idle)} of all idle time, by cause:")
     for cause in found.causes:
-        stdout.say(f"  {cause.cause}: {cause.gaps:,} gaps, {ms(cause.length)} ms")
+        stdout.say(f"  {cause.cause}: {counted(cause.gaps, 'gap')}, {ms(cause.length)} ms")
 
 
 def _row(number: int, gap: Gap, zero: int) -> tuple[object, ...]:
@@ -77,15 +77,9 @@ def _row(number: int, gap: Gap, zero: int) -> tuple[object, ...]:
     return number, ms(gap.start - zero), us(gap.length), gap.device, str(gap.cause), before, after
 
 
-def _meanwhile(gap: Gap) -> str:
-    kinds = (
-        ("calls", gap.meanwhile.calls),
-        ("ranges", gap.meanwhile.ranges),
-        ("OS calls", gap.meanwhile.os_calls),
-    )
-    told = [f"{name} {_parts(parts)}" for name, parts in kinds if parts]
-    return f" ({'; '.join(told)})" if told else ""
+def _within(gap: Gap) -> str:
+    return f", in the range {gap.meanwhile.range[:_RANGE_WIDTH]}" if gap.meanwhile.range else ""
 
 
-def _parts(parts: tuple[Part, ...]) -> str:
-    return ", ".join(f"{part.name[:_NAME_WIDTH]} x{part.count:,} {us(part.length)} us" for part in parts[:3])
+def _these(number: int) -> str:
+    return "this gap is" if number == 1 else f"these {number:,} gaps are"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proctor.cli.output import counted, escaped, stderr, stdout
+from proctor.trace.model import GraphMode, Severity
 
 if TYPE_CHECKING:
     from proctor.trace import Trace
@@ -23,11 +24,19 @@ TraceFile = Annotated[
 
 _COLOURS = {"info": "dim", "warning": "yellow", "error": "bold red"}
 _NAMES_SHOWN = 8
+_UNDESCRIBED = "that the trace does not describe"
+_GRAPHS = {
+    GraphMode.GRAPH: "recorded as a whole, without their kernels",
+    GraphMode.NODE: "recorded kernel by kernel",
+}
 
 
 @contextmanager
 def opened(file: Path, *, notes: bool = True) -> Iterator[Trace]:
-    """Opens a trace for one command and closes it; warnings and errors among its notes go to stderr first.
+    """Opens a trace for one command and closes it.
+
+    Warnings among its notes go to stderr first. Errors among them do last, and only if the command could do without
+    what they are about: otherwise its own message has said so.
 
     Args:
         file: what the user named.
@@ -38,17 +47,19 @@ def opened(file: Path, *, notes: bool = True) -> Iterator[Trace]:
 
     with open_trace(file) as trace:
         if notes:
-            warn(trace)
+            warn(trace, Severity.WARNING)
         try:
             yield trace
+            if notes:
+                warn(trace, Severity.ERROR)
         except sqlite3.DatabaseError as error:
             raise explained(error, trace.path, trace.guard) from error
 
 
-def warn(trace: Trace) -> None:
-    """Prints the trace's warnings and errors to stderr, one line each."""
+def warn(trace: Trace, severity: Severity) -> None:
+    """Prints the trace's notes of this severity to stderr, one line each."""
     for note in trace.notes:
-        if note.severity != "info":
+        if note.severity is severity:
             _say(note, where=trace.path.name)
 
 
@@ -59,17 +70,27 @@ def show_notes(trace: Trace) -> None:
 
 
 def show_head(trace: Trace) -> None:
-    """Prints what was opened: file, tool and schema, GPUs, processes with work on a GPU, and the window."""
+    """Prints what was opened: file, tool and schema, GPUs, processes with work on a GPU, the window, and the clock."""
+    from proctor.trace.timeline.timeline import origin
+
     schema = f", schema {trace.schema}" if trace.schema else ""
     stdout.say(f"{trace.path}: {trace.tool or trace.origin}{schema}")
     stdout.say(f"GPUs: {', '.join(gpu_lines(trace.gpus)) or 'none'}")
     stdout.say(f"processes: {_some([f'{p.pid} {p.name}'.strip() for p in trace.processes]) or 'none named'}")
     start, end = trace.window
-    stdout.say(f"window: {(end - start) / 1e9:,.6f} s, from {start / 1e9:,.6f} s; CUDA graphs: {trace.graph_mode}")
+    zero = origin(trace)
+    stdout.say(
+        f"window: {(start - zero) / 1e6:,.3f} to {(end - zero) / 1e6:,.3f} ms after the first event, which is at "
+        f"{zero:,} ns of the trace's clock"
+    )
+    if trace.graph_mode in _GRAPHS:
+        stdout.say(f"CUDA graphs, if any: {_GRAPHS[trace.graph_mode]}")
 
 
 def head_of(trace: Trace) -> dict[str, Any]:
     """What `show_head` and `show_notes` say, for JSON."""
+    from proctor.trace.timeline.timeline import origin
+
     return {
         "file": str(trace.path),
         "origin": trace.origin,
@@ -77,20 +98,30 @@ def head_of(trace: Trace) -> dict[str, Any]:
         "schema": str(trace.schema) if trace.schema else None,
         "gpus": trace.gpus,
         "processes": [process._asdict() for process in trace.processes],
-        "window": {"start_ns": trace.window[0], "end_ns": trace.window[1]},
+        "window": {"start_ns": trace.window[0], "end_ns": trace.window[1], "origin_ns": origin(trace)},
         "graph_mode": trace.graph_mode,
         "notes": trace.notes,
     }
 
 
 def gpu_lines(gpus: Iterable[Gpu]) -> list[str]:
-    """``2 x NVIDIA H100 80GB HBM3 (132 SMs)``: the physical GPUs as far as they can be told apart."""
+    """``2 x NVIDIA H100 80GB HBM3 (132 SMs)``: the physical GPUs as far as they can be told apart.
+
+    Those that the trace does not describe come as ``2 that the trace does not describe``.
+    """
     kinds: dict[str, set[object]] = {}
     for gpu in gpus:
         sms = f" ({gpu.sm_count} SMs)" if gpu.sm_count else ""
-        text = f"{gpu.name or 'a GPU that the trace does not describe'}{sms}"
+        text = f"{gpu.name}{sms}" if gpu.name else f"{_UNDESCRIBED}{sms}"
         kinds.setdefault(text, set()).add(gpu.uuid or gpu.device)
-    return [text if len(which) == 1 else f"{len(which)} x {text}" for text, which in kinds.items()]
+    return [
+        f"{len(which)} {text}"
+        if text.startswith(_UNDESCRIBED)
+        else text
+        if len(which) == 1
+        else f"{len(which)} x {text}"
+        for text, which in kinds.items()
+    ]
 
 
 def _say(note: Note, *, where: str) -> None:

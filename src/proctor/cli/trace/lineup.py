@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,21 +34,23 @@ def lineup(
 
     Times are added up: kernels that ran side by side count twice.
     """
+    from proctor.trace.launches.kernel_choice import ids_of
     from proctor.trace.names import line_up
     from proctor.trace.names.listing import kinds_of
 
     used = line_up(rules)
     with opened(file) as trace:
         kinds = kinds_of(trace, used)
+        ids = ids_of(trace, [rule.kernels[0] for line in kinds.lines for rule in line.rules])
     if json:
         for line in kinds.lines:
             json_line("category", **msgspec.to_builtins(line))
         json_line("lineup", launches=kinds.launches, total=kinds.total, placed=kinds.placed)
         return
-    _show_kinds(kinds, limit)
+    _show_kinds(kinds, ids, limit)
 
 
-def _show_kinds(kinds: Kinds, limit: int) -> None:
+def _show_kinds(kinds: Kinds, ids: Mapping[str, int], limit: int) -> None:
     rows = [
         (line.category, f"{line.total / 1e6:,.3f}", f"{line.share:.1%}", line.launches, line.meaning)
         for line in kinds.lines
@@ -59,13 +62,14 @@ def _show_kinds(kinds: Kinds, limit: int) -> None:
             rule.rule or "-",
             f"{rule.total / 1e6:,.3f}",
             rule.launches,
-            short_name(rule.kernels[0], 44) + (f" and {len(rule.kernels) - 1} more" if len(rule.kernels) > 1 else ""),
+            short_name(rule.kernels[0], 40) + (f" and {len(rule.kernels) - 1} more" if len(rule.kernels) > 1 else ""),
+            _id(ids, rule.kernels[0]),
             rule.why,
         )
         for line in kinds.lines
         for rule in line.rules
     ]
-    stdout.print(table(["category", "rule", "ms", "launches", "kernels", "why"], by_rule[:limit]))
+    stdout.print(table(["category", "rule", "ms", "launches", "kernels", "id", "why"], by_rule[:limit]))
     if len(by_rule) > limit:
         stdout.say(f"and {counted(len(by_rule) - limit, 'other rule')}: --limit shows more")
     launches = "1 launch" if kinds.launches == 1 else f"{kinds.launches:,} launches"
@@ -78,10 +82,12 @@ def risks(file: TraceFile, limit: Limit = 40, json: Json = False) -> None:
     Run to run: the same bits on every run, with the same GPU, software and shapes. Batch-invariant: a row's bits do
     not depend on what else is in the batch.
     """
+    from proctor.trace.launches.kernel_choice import ids_of
     from proctor.trace.names.listing import risks_in
 
     with opened(file) as trace:
         found = risks_in(trace)
+        ids = ids_of(trace, [line.kernel for line in found.lines[:limit]])
     if json:
         for line in found.lines:
             json_line("risk", **msgspec.to_builtins(line))
@@ -94,15 +100,16 @@ def risks(file: TraceFile, limit: Limit = 40, json: Json = False) -> None:
             summary=found.summary(),
         )
         return
-    _show_risks(found, limit)
+    _show_risks(found, ids, limit)
 
 
-def _show_risks(found: RiskTable, limit: int) -> None:
+def _show_risks(found: RiskTable, ids: Mapping[str, int], limit: int) -> None:
     from proctor.trace.names.listing import reason_of
 
     rows = [
         (
-            short_name(line.kernel, 48),
+            _id(ids, line.kernel),
+            short_name(line.kernel, 40),
             f"{line.total / 1e6:,.3f}",
             f"{line.share:.1%}",
             line.risks.run_to_run,
@@ -110,12 +117,16 @@ def _show_risks(found: RiskTable, limit: int) -> None:
             line.risks.clue or "-",
             reason_of(line.risks),
         )
-        for line in found.lines
+        for line in found.lines[:limit]
     ]
-    columns = ["kernel", "ms", "share", "run to run", "batch-invariant", "clue", "reason"]
-    stdout.print(table(columns, rows[:limit]))
-    if len(rows) > limit:
-        stdout.say(f"and {counted(len(rows) - limit, 'other kernel')}: --limit shows more")
+    columns = ["id", "kernel", "ms", "share", "run to run", "batch-invariant", "clue", "reason"]
+    stdout.print(table(columns, rows))
+    if len(found.lines) > limit:
+        stdout.say(f"and {counted(len(found.lines) - limit, 'other kernel')}: --limit shows more")
     for clue, share in found.clues.items():
         stdout.say(f"{clue}: {share:.1%} of kernel time")
     stdout.say(found.summary())
+
+
+def _id(ids: Mapping[str, int], name: str) -> str | None:
+    return f"#{ids[name]}" if name in ids else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from proctor.cli.output import json_line, stdout, table
+from proctor.cli.output import counted, json_line, stdout, table
 from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proctor.trace.nvtx.ranks import AcrossRanks, Ranks
 
 _NAME_WIDTH = 60
+_PIDS = 4
 
 
 class View(StrEnum):
@@ -51,45 +52,72 @@ def nvtx(
             _print_ranks(ranks, [each for each in ranks.ranges if _wanted(each, name, domain)][:limit], json=json)
             return
         from proctor.trace.nvtx.projection import project
+        from proctor.trace.timeline.timeline import origin
 
         how: By = "path" if by is View.PATH else "name"
         found = project(trace, by=how)
-    _print(found, [each for each in found.ranges if _wanted(each, name, domain)], limit, json=json)
+        zero = origin(trace)
+    chosen = [each for each in found.ranges if _wanted(each, name, domain)]
+    if json:
+        _as_json(found, chosen, limit, zero)
+    else:
+        _show(found, chosen, limit)
 
 
 def _wanted(each: RangeFigures | AcrossRanks, name: str | None, domain: str | None) -> bool:
     return (name is None or name.casefold() in each.name.casefold()) and (domain is None or each.domain == domain)
 
 
-def _print(found: Projection, chosen: list[RangeFigures], limit: int, *, json: bool) -> None:
-    if json:
-        for each in chosen[:limit]:
-            json_line("range", **msgspec.to_builtins(each))
-        cover = {part: msgspec.to_builtins(getattr(found, part)) for part in ("total", "outside", "unlaunched")}
-        json_line("projection", by=found.by, ranges=len(chosen), **cover)
-        return
-    rows = [
-        (
-            _short(each.name), each.domain, each.pid, each.count, _ms(each.cpu_ns), each.launches, each.operations,
-            _ms(each.gpu_busy_ns), _ms(each.gpu_sum_ns), _ms(_span(each)),
-        )
-        for each in chosen[:limit]
-    ]  # fmt: skip
-    columns = ["range", "domain", "pid", "count", "CPU ms", "launches", "GPU ops", "busy ms", "sum ms", "span ms"]
-    stdout.print(table(columns, rows))
+def _as_json(found: Projection, chosen: list[RangeFigures], limit: int, zero: int) -> None:
     for each in chosen[:limit]:
+        json_line("range", **msgspec.to_builtins(each))
+    cover = {part: msgspec.to_builtins(getattr(found, part)) for part in ("total", "outside", "unlaunched")}
+    json_line("projection", by=found.by, ranges=len(chosen), origin_ns=zero, **cover)
+
+
+def _show(found: Projection, chosen: list[RangeFigures], limit: int) -> None:
+    ranges = _together(chosen)
+    shown = ranges[:limit]
+    columns = ["range", "domain", "pid", "count", "CPU ms", "launches", "GPU ops", "busy ms", "sum ms", "span ms"]
+    stdout.print(table(columns, [_row(ranks) for ranks in shown]))
+    if any(len(ranks) > 1 for ranks in shown):
+        stdout.say(
+            "with several pids: their figures added up, and the longest of their spans (--by rank: side by side)"
+        )
+    for each in (each for ranks in shown for each in ranks):
         if each.remark:
             stdout.say(f"{_short(each.name)} (pid {each.pid}): {each.remark}")
         if each.unended:
             stdout.say(
                 f"{_short(each.name)} (pid {each.pid}): {each.unended:,} of {each.count:,} never end in this trace"
             )
-    if len(chosen) > limit:
-        stdout.say(f"{len(chosen) - limit:,} more ranges: --limit")
+    if len(ranges) > limit:
+        stdout.say(f"{counted(len(ranges) - limit, 'more range')}: --limit")
     stdout.say(
         f"on the GPU: {_share(found.total)}; launched outside of all ranges: {_share(found.outside)}; "
         f"without a launching call in the trace: {_share(found.unlaunched)}"
     )
+
+
+def _together(chosen: list[RangeFigures]) -> list[list[RangeFigures]]:
+    """The ranges of one name and domain, whatever their process, in the order of the first of them."""
+    found: dict[tuple[str, str], list[RangeFigures]] = {}
+    for each in chosen:
+        found.setdefault((each.name, each.domain), []).append(each)
+    return list(found.values())
+
+
+def _row(ranks: list[RangeFigures]) -> tuple[object, ...]:
+    def total(figure: str) -> int:
+        return sum(getattr(each, figure) for each in ranks)
+
+    spans = [span for each in ranks if (span := _span(each)) is not None]
+    pids = [str(each.pid) for each in ranks[:_PIDS]] + ["…"] * (len(ranks) > _PIDS)
+    return (
+        _short(ranks[0].name), ranks[0].domain, ", ".join(pids), total("count"), _ms(total("cpu_ns")),
+        total("launches"), total("operations"), _ms(total("gpu_busy_ns")), _ms(total("gpu_sum_ns")),
+        _ms(max(spans, default=None)),
+    )  # fmt: skip
 
 
 def _print_ranks(ranks: Ranks, chosen: list[AcrossRanks], *, json: bool) -> None:

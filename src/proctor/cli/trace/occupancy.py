@@ -11,6 +11,7 @@ import typer
 from proctor.cli.output import counted, json_line, stdout, table
 from proctor.cli.run import Json
 from proctor.rows import UserError
+from proctor.trace.names.normal import short_name
 
 if TYPE_CHECKING:
     from proctor.trace.launches.kernel_occupancy import HeldBack, OccupancyOfTrace
@@ -87,7 +88,7 @@ def _row(each: HeldBack) -> tuple[object, ...]:
     full = each.occupancy == 1.0
     return (
         None if each.kernel is None else f"#{each.kernel}",
-        _short(each.name),
+        short_name(each.name, _NAME_WIDTH),
         f"{each.total / 1e6:,.3f}",
         f"{each.share:.1%}",
         each.launches,
@@ -100,12 +101,6 @@ def _row(each: HeldBack) -> tuple[object, ...]:
         if each.reported_occupancy is None
         else f"{each.reported_occupancy:.0f}%{' (!)' * bool(each.reported_zero)}",
     )
-
-
-def _short(name: str) -> str:
-    name = name.removeprefix("void ")
-    end = _NAME_WIDTH // 3  # kernels of a library differ at the end of their names as often as at the beginning
-    return name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - end - 1]}…{name[-end:]}"
 
 
 def _say_whole(found: OccupancyOfTrace, limit: int) -> None:

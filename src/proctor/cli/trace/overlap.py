@@ -15,7 +15,7 @@ from proctor.cli.trace.timeline import Device, Since, Until
 if TYPE_CHECKING:
     from proctor.trace.overlap.overlap import Overlap
 
-_COLOURS = {"found": "yellow", "not found": "green", "cannot be seen": "dim"}
+_COLOURS = {"found": "yellow", "not found": "green"}
 
 
 def overlap(
@@ -38,9 +38,7 @@ def overlap(
     _show_devices(found)
     _show_streams(found)
     _show_waits(found)
-    for finding in found.findings:
-        verdict = f"[{_COLOURS[finding.verdict]}]{finding.verdict}[/]"
-        stdout.print(f"{finding.name}: {verdict}: {escaped(finding.evidence)}", soft_wrap=True)
+    _show_findings(found)
 
 
 _EVENTS = {"devices": "device", "waits": "wait", "syncs": "sync", "findings": "finding"}
@@ -94,6 +92,20 @@ def _show_waits(found: Overlap) -> None:
         stdout.say(f"pageable copies: {copies.calls:,}, {copies.bytes:,} bytes, {ms(copies.total)} ms")
     else:
         stdout.say("pageable copies: the trace does not say")
+
+
+def _show_findings(found: Overlap) -> None:
+    """Those found first, then those that are not; what no trace can show is one line of names."""
+    from proctor.trace.overlap.antipatterns import Verdict
+
+    for verdict in (Verdict.FOUND, Verdict.NOT_FOUND):
+        for finding in (each for each in found.findings if each.verdict is verdict):
+            stdout.print(
+                f"[{_COLOURS[verdict]}]{verdict}[/]: {finding.name}: {escaped(finding.evidence)}", soft_wrap=True
+            )
+    unseen = [finding.name for finding in found.findings if finding.verdict is Verdict.UNSEEN]
+    if unseen:
+        stdout.print(f"[dim]cannot be seen in this trace (--json says why)[/]: {', '.join(unseen)}", soft_wrap=True)
 
 
 def _of(part: int, whole: int) -> str:

@@ -15,7 +15,7 @@ from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, opened
 
 if TYPE_CHECKING:
-    from proctor.trace.launches.kernel_choice import AmbiguousKernelError, Kernel
+    from proctor.trace.launches.kernel_choice import AmbiguousKernelError
     from proctor.trace.launches.stakeout import Watch
     from proctor.trace.launches.stakeout_model import Launch
 
@@ -61,11 +61,14 @@ def _show_candidates(error: AmbiguousKernelError, kernel: str, limit: int, *, js
     if json:
         json_line("ambiguous", pattern=kernel, candidates=error.candidates)
         return
+    from proctor.trace.names import short_name
+
     stdout.say(
         f"{kernel!r} fits {counted(len(error.candidates), 'kernel')}; name one, by #ID or more of it, or use --all:"
     )
     rows = [
-        (f"#{each.id}", f"{each.total / 1e6:,.3f}", each.launches, _short(each)) for each in error.candidates[:limit]
+        (f"#{each.id}", f"{each.total / 1e6:,.3f}", each.launches, short_name(each.name, 90))
+        for each in error.candidates[:limit]
     ]
     stdout.print(table(["id", "ms", "launches", "kernel"], rows))
     if len(error.candidates) > limit:
@@ -124,7 +127,3 @@ def _show(watched: Watch, limit: int, *, launches: bool) -> None:
         stdout.say(text.LAUNCH_COLUMNS)
         for launch in watched.launches():
             stdout.say(text.launch_line(launch))
-
-
-def _short(kernel: Kernel, width: int = 90) -> str:
-    return kernel.name if len(kernel.name) <= width else kernel.name[: width - 1] + "…"

@@ -11,19 +11,21 @@ from proctor.cli.trace.occupancy import REPORTED_IN_WORDS, limits_in_words, perc
 from proctor.trace.launches.spread import OUTLIERS_IN_WORDS, Drift, Outliers, Spread
 from proctor.trace.launches.stakeout_model import Configuration, Launch, StakeOut
 from proctor.trace.launches.waves import waves_in_words
+from proctor.trace.names.normal import short_name
 
-_NAME_WIDTH, _RANGE_WIDTH, _KERNELS_SHOWN = 240, 60, 8
+_NAME_WIDTH, _RANGE_WIDTH, _KERNELS_SHOWN = 120, 60, 8
 
 
 def head(found: StakeOut) -> Iterator[str]:
     """What is watched, how much of the trace it is, and on which GPUs."""
     for kernel in found.kernels[:_KERNELS_SHOWN]:
-        yield f"#{kernel.id} {_cut(kernel.name, _NAME_WIDTH)}"
+        yield f"#{kernel.id} {short_name(kernel.name, _NAME_WIDTH)}"
     if len(found.kernels) > _KERNELS_SHOWN:
         yield f"and {counted(len(found.kernels) - _KERNELS_SHOWN, 'other kernel')}"
     yield (
         f"{found.launches:,} {'launch' if found.launches == 1 else 'launches'}, {found.total / 1e6:,.3f} ms, "
-        f"{found.share:.1%} of the time of all kernels; from {found.first / 1e9:,.6f} s to {found.last / 1e9:,.6f} s"
+        f"{found.share:.1%} of the time of all kernels; from {(found.first - found.origin) / 1e6:,.3f} to "
+        f"{(found.last - found.origin) / 1e6:,.3f} ms after the trace's first event"
     )
     for limits in found.gpus:
         yield limits_in_words(limits)
@@ -75,7 +77,7 @@ def findings(found: StakeOut, shown: Sequence[Configuration]) -> Iterator[str]:
     yield "latency: from the API call to the start of the kernel; queued: from the call's return; both medians"
 
 
-LAUNCH_COLUMNS = "start s | duration us | x median | # | device | stream | pid | call | latency us | queued us | range"
+LAUNCH_COLUMNS = "at ms | duration us | x median | # | device | stream | pid | call | latency us | queued us | range"
 
 
 def launch_line(launch: Launch) -> str:
@@ -90,7 +92,7 @@ def launch_table(launches: Sequence[Launch], title: str) -> Table:
 
 def _cells(launch: Launch) -> tuple[object, ...]:
     return (
-        f"{launch.start / 1e9:,.6f}", _us(launch.duration), f"{launch.of_median:.3f}", launch.configuration,
+        f"{launch.at / 1e6:,.6f}", _us(launch.duration), f"{launch.of_median:.3f}", launch.configuration,
         launch.device, launch.stream, None if launch.pid is None else str(launch.pid), launch.call or "(no call)",
         _us(launch.latency), _us(launch.queued), None if launch.range is None else _innermost(launch.range),
     )  # fmt: skip
@@ -175,10 +177,6 @@ def _three(sizes: Sequence[int | None]) -> str:
 
 def _us(ns: float | None) -> str | None:
     return None if ns is None else f"{ns / 1e3:,.2f}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _innermost(path: str) -> str:

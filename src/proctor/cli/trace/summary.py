@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import typer
 
 from proctor.cli.output import counted, escaped, json_line, stdout, table
 from proctor.cli.run import Json
@@ -17,13 +18,17 @@ if TYPE_CHECKING:
     from proctor.trace.summary.summary import Summary
 
 _NOTES, _DEVICES, _CATEGORIES, _KERNELS, _RISKS, _STEPS = 3, 4, 6, 6, 3, 5
-_NAME, _REASON = 46, 70
-_EVIDENCE = 90
+_NAME, _LEAST_NAME = 46, 20
+_OTHER_COLUMNS = 66
+_NO_KERNELS = 1
 _COLOURS = {"info": "dim", "warning": "yellow", "error": "bold red"}
 
 
 def summary(file: TraceFile, json: Json = False) -> None:
-    """Show on one screen what is slow, whether the GPU is idle, what is risky, and what to look at next."""
+    """Show on one screen what is slow, whether the GPU is idle, what is risky, and what to look at next.
+
+    Exit code 1 if the trace has no kernels: what there is to say of it is shown all the same.
+    """
     from proctor.trace.summary.summary import kept_summary
 
     with opened(file, notes=False) as trace:
@@ -32,10 +37,12 @@ def summary(file: TraceFile, json: Json = False) -> None:
             whole = msgspec.to_builtins(found)
             whole["next"] = [{"command": step.command(file), "why": step.why} for step in found.next]
             json_line("summary", **head_of(trace), **whole)
-            return
-        show_head(trace)
-        _show_notes(trace)
-        _show(found, file)
+        else:
+            show_head(trace)
+            _show_notes(trace)
+            _show(found, file)
+    if not found.calls:
+        raise typer.Exit(_NO_KERNELS)
 
 
 def _show_notes(trace: Trace) -> None:
@@ -51,7 +58,7 @@ def _show(found: Summary, file: Path) -> None:
     if found.calls:
         _show_times(found)
         _show_work(found)
-        _show_risks(found)
+        _show_risks(found, file)
     for step in found.next[:_STEPS]:
         command = step.command(file)
         stdout.print("[bold]next:[/] ", end="")
@@ -91,10 +98,10 @@ def _show_work(found: Summary) -> None:
     stdout.say(f"kinds of work: {', '.join(named)}" + (f" and {counted(more, 'other')}" if more > 0 else ""))
     from proctor.trace.names import short_name
 
+    width = max(_LEAST_NAME, min(_NAME, stdout.width - _OTHER_COLUMNS))
     rows = [
         (
-            short_name(each.name, _NAME),
-            each.category,
+            short_name(each.name, width),
             f"{each.total / 1e6:,.3f}",
             f"{each.share:.1%}",
             each.calls,
@@ -103,22 +110,27 @@ def _show_work(found: Summary) -> None:
         )
         for each in found.kernels[:_KERNELS]
     ]
-    columns = ["kernel", "kind", "ms", "share", "calls", "us each", "same bits: rerun / any batch"]
+    columns = ["kernel", "ms", "share", "calls", "us each", "same bits"]
     stdout.print(table(columns, rows))
+    stdout.say("same bits: on another run / in any batch, as far as names tell")
 
 
-def _show_risks(found: Summary) -> None:
+def _show_risks(found: Summary, file: Path) -> None:
     from proctor.trace.names import short_name
 
     for finding in found.antipatterns[:_RISKS]:
-        evidence = finding.evidence if len(finding.evidence) <= _EVIDENCE else finding.evidence[: _EVIDENCE - 1] + "…"
-        stdout.say(f"risk, transfers: {finding.name}: {evidence}")
+        stdout.say(f"risk, transfers: {finding.name} (evidence: {_command('overlap', file)})")
     for risk in found.risks[:_RISKS]:
-        reason = risk.reason if len(risk.reason) <= _REASON else risk.reason[: _REASON - 1] + "…"
         stdout.say(
             f"risk, {risk.question} ({risk.answer}): {counted(risk.kernels, 'kernel')}, {risk.share:.1%} of kernel "
-            f"time; {short_name(risk.dearest, 32)}: {reason}"
+            f"time, above all {short_name(risk.dearest, 32)}"
         )
+    if found.risks:
+        stdout.say(f"why each of these kernels is a risk: {_command('risks', file)}")
+
+
+def _command(verb: str, file: Path) -> str:
+    return shlex.join(["proctor", "trace", verb, str(file)])
 
 
 def _ms(ns: float) -> str:

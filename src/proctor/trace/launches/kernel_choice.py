@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from proctor.rows import UserError
+from proctor.trace.names.normal import short_name
 from proctor.trace.trace import Trace
 
 _FEW = 5
@@ -34,7 +35,7 @@ class AmbiguousKernelError(UserError):
 
     def __init__(self, pattern: str, candidates: Sequence[Kernel], where: str) -> None:
         self.candidates = tuple(candidates)
-        shown = "; ".join(f"#{each.id} {each.name[:60]}" for each in candidates[:_FEW])
+        shown = "; ".join(f"#{each.id} {short_name(each.name, 60)}" for each in candidates[:_FEW])
         more = f"; and {len(candidates) - _FEW} more" if len(candidates) > _FEW else ""
         super().__init__(
             f"{pattern!r} fits {len(candidates)} kernels: {shown}{more}",
@@ -70,6 +71,15 @@ NAME = "COALESCE(name, short, mangled)"
 """The id of a kernel's name in a row of ``kernels``."""
 
 
+def ids_of(trace: Trace, names: Sequence[str]) -> dict[str, int]:
+    """The ids of kernels' names, as ``#ID`` takes them; a name that the trace does not have is left out."""
+    if not names:
+        return {}
+    marks = ", ".join("?" * len(names))
+    rows = trace.rows(f"SELECT text, min(id) FROM strings WHERE text IN ({marks}) GROUP BY text", list(names))
+    return {str(text): int(number) for text, number in rows}
+
+
 def choose(trace: Trace, pattern: str, *, all_: bool = False) -> list[Kernel]:
     """The kernels that `pattern` means: ``#123`` is an id; else the first of these that finds any is taken: the whole
     name, a part of the name (upper and lower case alike), a regular expression.
@@ -81,7 +91,7 @@ def choose(trace: Trace, pattern: str, *, all_: bool = False) -> list[Kernel]:
     everything = kernels_of(trace)
     found = _fitting(everything, pattern)
     if not found:
-        dearest = "; ".join(f"#{each.id} {each.name[:60]}" for each in everything[:_FEW])
+        dearest = "; ".join(f"#{each.id} {short_name(each.name, 60)}" for each in everything[:_FEW])
         raise UserError(f"no kernel fits {pattern!r}", where=str(trace.path), fix=f"the most expensive are: {dearest}")
     if len(found) > 1 and not all_:
         raise AmbiguousKernelError(pattern, found, str(trace.path))

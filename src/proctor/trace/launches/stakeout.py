@@ -18,6 +18,7 @@ from proctor.trace.launches.spread import outliers_of
 from proctor.trace.launches.stakeout_model import Configuration, Launch, StakeOut
 from proctor.trace.launches.stakeout_remarks import remarks_of
 from proctor.trace.model import pid_of
+from proctor.trace.timeline.timeline import origin
 from proctor.trace.trace import Trace
 
 _MOST_SLOW = 20
@@ -35,6 +36,7 @@ class Watch:
         """Reads the launches; see `watch`."""
         import numpy as np
 
+        self._origin = origin(trace)
         self._launches = launches = Launches(trace, [kernel.id for kernel in kernels])
         self._ranges = find_ranges(trace, launches) if nvtx else None
         self._names = trace.text(name for name, _ in launches.calls if name is not None)
@@ -66,6 +68,7 @@ class Watch:
             launches=len(launches),
             total=total,
             share=total / everything if everything else 0.0,
+            origin=self._origin,
             first=int(launches.start[0]),
             last=int((launches.start + launches.duration).max()),
             configurations=tuple(described),
@@ -104,6 +107,7 @@ class Watch:
             start, correlation = int(launches.start[at]), int(launches.correlation[at])
             call, thread, called, queued = self._call_of(at)
             yield Launch(
+                at=start - self._origin,
                 start=start,
                 duration=int(launches.duration[at]),
                 configuration=number + 1,

@@ -98,16 +98,19 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """One launch. Times are ns; None where the trace does not say.
 
     Attributes:
+        at: its start, after the trace's first event.
+        start: the same on the trace's own clock.
         configuration: number of its `Configuration`.
         of_median: its duration, of the median of its configuration.
         call: API function that launched it; None where the trace does not have the call.
-        called: start of the call.
+        called: start of the call, on the trace's own clock.
         latency: from `called` to `start`.
         queued: from the return of the call to `start`; None also where the kernel started before that.
         thread: ``globalTid`` of the caller.
         range: path of NVTX ranges around the call; None where it lies in none, or was not looked up.
     """
 
+    at: int
     start: int
     duration: int
     configuration: int
@@ -135,8 +138,9 @@ class StakeOut(msgspec.Struct, frozen=True, kw_only=True):
         launches: of these kernels; each is in one of `configurations`.
         total: ns, durations added up.
         share: of the time of all kernels of the trace, 0 to 1.
-        first: start of the first launch, ns.
-        last: end of the last launch, ns.
+        origin: the trace's first event, on its own clock, ns.
+        first: start of the first launch, likewise.
+        last: end of the last launch, likewise.
         configurations: the one with the most time first; at most 256.
         more_configurations: those not described.
         gpus: limits of the GPUs they ran on, as far as known.
@@ -149,6 +153,7 @@ class StakeOut(msgspec.Struct, frozen=True, kw_only=True):
     launches: int
     total: int
     share: float
+    origin: int
     first: int
     last: int
     configurations: tuple[Configuration, ...]

@@ -30,7 +30,8 @@ def trace_remarks(trace: Trace, missing: int) -> Iterator[str]:
             if trace.has("calls")
             else "the trace has no API calls"
         )
-        yield f"{missing:,} launches have no API call here: {why}; latencies are of the others"
+        have = "1 launch has" if missing == 1 else f"{missing:,} launches have"
+        yield f"{have} no API call here: {why}; latencies are of the others"
 
 
 def gpu_remarks(gpus: Sequence[Limits], *, unknown: bool, user: GpuLimits) -> Iterator[str]:
@@ -62,8 +63,9 @@ def occupancy_remarks(found: Sequence[Configuration]) -> Iterator[str]:
     ]
     if wrong:
         launches = sum(each.launches for each in wrong)
+        told = "1 launch" if launches == 1 else f"{launches:,} launches"
         yield (
-            f"the profiler reports an occupancy of 0 % for {launches:,} launches with 64 KiB of shared memory or more: "
+            f"the profiler reports an occupancy of 0 % for {told} with 64 KiB of shared memory or more: "
             "it always does for such launches; take the figure here"
         )
     if any(each.occupancy_executed for each in found):

@@ -85,6 +85,7 @@ def waves_in_words(found: Waves) -> str:
     by = " (clusters must fit together)" if found.limited_by_clusters else ""
     if found.single:
         rest = f"; at least {found.idle_sms} SMs have none" if found.idle_sms else ""
-        return f"all {found.blocks:,} blocks at once, of {found.at_once:,} that fit{by}{rest}"
+        blocks = "1 block" if found.blocks == 1 else f"all {found.blocks:,} blocks at once"
+        return f"{blocks}, of {found.at_once:,} that fit{by}{rest}"
     last = f", the last one {found.tail_share:.0%} full" if found.tail else ""
     return f"{found.waves:,.2f} waves of {found.at_once:,} blocks{by}: {found.full:,} full{last}"

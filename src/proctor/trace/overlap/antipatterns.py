@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from proctor.trace.names.normal import short_name
 from proctor.trace.overlap.alternation import ENOUGH, Alternation
 from proctor.trace.overlap.lanes import COMMUNICATION, COPIES, Lane
 from proctor.trace.overlap.null_streams import null_streams
@@ -119,7 +120,7 @@ def _takes_turns(one: Alternation) -> Finding:
 
     if one.transfers < ENOUGH:
         return say(Verdict.UNSEEN, f"{one.transfers:,} transfers on a GPU show no pattern ({ENOUGH} would)")
-    what = f"{one.transfers:,} x {one.name[:80]}"
+    what = f"{one.transfers:,} x {short_name(one.name, 60)}"
     if one.at_once:
         return say(Verdict.NOT_FOUND, f"packing and {what} ran at once {one.at_once:,} times")
     if one.unpacked or not one.fillers:
@@ -130,8 +131,8 @@ def _takes_turns(one: Alternation) -> Finding:
     name, streams = apart[0]
     return say(
         Verdict.FOUND,
-        f"{name[:80]} (stream {_streams(streams)}) and {what} (stream {_streams(one.streams)}) take turns without "
-        "exception and never run at once, though on streams of their own: as with one buffer, or a dependency",
+        f"{short_name(name, 60)} (stream {_streams(streams)}) and {what} (stream {_streams(one.streams)}) take turns "
+        "without exception and never run at once, though on streams of their own: as with one buffer, or a dependency",
     )
 
 

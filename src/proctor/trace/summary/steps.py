@@ -85,7 +85,8 @@ def _about_kernels(census: Census, kernels: Sequence[Kernel]) -> Iterator[Step]:
     first = census.lines[0]
     number = next((kernel.id for kernel in kernels if kernel.name == first.key), None)
     if number is not None:
-        why = f"{short_name(first.key, 40)} takes {first.share:.0%} of kernel time in {first.calls:,} launches"
+        launches = "1 launch" if first.calls == 1 else f"{first.calls:,} launches"
+        why = f"{short_name(first.key, 40)} takes {first.share:.0%} of kernel time in {launches}"
         yield Step(("stakeout", FILE, f"#{number}"), why)
     tiny = sum(line.calls for line in census.lines if line.mean < _TINY_NS)
     if census.calls >= _FEW_CALLS and tiny >= _MANY * census.calls:

@@ -18,7 +18,7 @@ from proctor.trace.summary.time import Communication, DeviceTime, Gap, Times, ti
 from proctor.trace.trace import Trace
 from proctor.trace.work.census import Census, Line, kept_census
 
-_KIND = "summary-1"
+_KIND = "summary-2"
 _KERNELS = 200
 """More kernels than that are in the census, not in a summary."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from proctor.rows import UserError
 from proctor.trace.model import LATEST
 from proctor.trace.timeline.events import KINDS, Event, Kind, Reader, Selection
+from proctor.trace.views import MARK, PUSH_POP, START_END
 
 if TYPE_CHECKING:
     from proctor.trace.trace import Trace
@@ -19,8 +20,8 @@ __all__ = ["KINDS", "Event", "Kind", "origin", "parse_kinds", "parse_time", "tim
 
 _UNITS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = re.compile(r"((?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?|\.\d+)\s*([a-zµ]*)")
-_GPU_VIEWS = ("kernels", "copies", "memsets", "syncs", "graphs")
-_CPU_VIEWS = ("calls", "os_calls", "annotations")
+_IN_WINDOW = ("kernels", "copies", "memsets", "syncs", "graphs", "calls")
+"""Views that `Trace.window` covers."""
 
 
 def timeline(
@@ -60,9 +61,16 @@ def timeline(
 
 
 def origin(trace: Trace) -> int:
-    """When the first event of the trace begins, on the trace's own clock, ns; 0 in an empty trace."""
-    starts = [trace.one(f"SELECT min(start) FROM {view} WHERE start > 0") for view in (*_GPU_VIEWS, *_CPU_VIEWS)]
-    return min((start for start in starts if start is not None), default=0)
+    """When the first event of the trace begins, on the trace's own clock, ns; 0 in an empty trace.
+
+    Times that are shown to people, and those they give, count from here.
+    """
+    found = [trace.window[0]] if any(trace.has(view) for view in _IN_WINDOW) else []
+    ranges = f"kind IN ({MARK}, {PUSH_POP}, {START_END})"  # rows that name a domain or a thread have no time
+    for view, where in (("annotations", ranges), ("os_calls", "1")):
+        start = trace.one(f"SELECT min(start) FROM {view} WHERE {where}")
+        found += [] if start is None else [int(start)]
+    return min(found, default=0)
 
 
 def parse_time(text: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from proctor.trace.model import pid_of
+from proctor.trace.nvtx.paths import plain
 from proctor.trace.views import PUSH_POP, START_END
 from proctor.trace.work.api_names import Api, kind_of_call
 from proctor.trace.work.intervals import merged
@@ -37,7 +38,7 @@ class Call(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Calls (or ranges) of one name and thread that overlap a span; ns."""
+    """Calls (or ranges, without what PyTorch appends to their names) of one name and thread that overlap a span; ns."""
 
     name: str
     kind: Api
@@ -121,7 +122,7 @@ class _Seen:
 def _overlaps(seen: dict[tuple[int | str | None, int], _Seen], texts: dict[int, str], *, calls: bool) -> list[Overlap]:
     made = []
     for (key, thread), each in seen.items():
-        name = texts[key] if isinstance(key, int) else str(key)
+        name = plain(texts[key] if isinstance(key, int) else str(key))
         covered = sum(end - start for start, end in merged(sorted(each.parts)))
         kind = kind_of_call(name) if calls else Api.OTHER
         made.append(Overlap(name, kind, thread, pid_of(thread), *each.first, each.count, covered))

@@ -3,13 +3,15 @@
 The rules, in their order, on a gap and the API call that launched the work after it:
 
 1. The trace has no such call: *unknown*.
-2. The call began before the gap. The gap is then up to `LATENCY_NS` long: *launch latency*. Longer: *waiting after the
+2. The call itself ran for more than `LATENCY_NS` of the gap and for at least half of it: *in the launching call*. It is
+   the call that takes long (a lock, memory being pinned, a full queue), not the way from it to the GPU.
+3. The call began before the gap. The gap is then up to `LATENCY_NS` long: *launch latency*. Longer: *waiting after the
    launch*, for an event, another stream or another GPU; the trace does not say for which.
-3. From the beginning of that call to the end of the gap it is at least as long as from the gap's beginning to the call:
+4. From the beginning of that call to the end of the gap it is at least as long as from the gap's beginning to the call:
    *launch latency*.
-4. The launching thread was in a call that waits for the GPU (a synchronisation, a blocking copy) when the gap began:
+5. The launching thread was in a call that waits for the GPU (a synchronisation, a blocking copy) when the gap began:
    *host synchronisation*. It could not prepare the next launch while it waited.
-5. Otherwise *host not launching*, with the call, the range or the OS call that took most of the time.
+6. Otherwise *host not launching*, with the call, the range or the OS call that took most of the time.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Cause(StrEnum):
     SYNC = "host synchronisation"
     HOST = "host not launching"
     LATENCY = "launch latency"
+    IN_CALL = "in the launching call"
     WAITING = "waiting after the launch"
     UNKNOWN = "unknown"
 
@@ -77,12 +80,14 @@ class Meanwhile(msgspec.Struct, frozen=True, kw_only=True):
         calls: of the CUDA API.
         ranges: NVTX (or PyTorch) ranges that were open.
         os_calls: of the operating system, where the capture has them.
+        range: the innermost range of the launching thread that was open for at least half of the gap; empty: none was.
         launched_at: when the call that launched the next work began, on the trace's own clock; None if unknown.
     """
 
     calls: tuple[Part, ...] = ()
     ranges: tuple[Part, ...] = ()
     os_calls: tuple[Part, ...] = ()
+    range: str = ""
     launched_at: int | None = None
 
 
@@ -105,6 +110,7 @@ def explain(trace: Trace, spans: Sequence[Span]) -> list[Explained]:
             calls=_parts(calls[number]),
             ranges=_parts(ranges[number]),
             os_calls=_parts(os_calls[number]),
+            range=_innermost(ranges[number], launch, span.end - span.start),
             launched_at=launch.start if launch else None,
         )
         found.append(Explained(*_cause(span, launch, calls[number], meanwhile), meanwhile))
@@ -114,6 +120,8 @@ def explain(trace: Trace, spans: Sequence[Span]) -> list[Explained]:
 def _cause(span: Span, launch: Call | None, calls: Sequence[Overlap], meanwhile: Meanwhile) -> tuple[Cause, str]:
     if launch is None:
         return Cause.UNKNOWN, "the trace has no call that launched the work after it"
+    if (inside := _in_call(span, launch)) is not None:
+        return Cause.IN_CALL, inside
     if launch.start <= span.start:
         early = f"launched {_us(span.start - launch.start)} before the gap"
         if span.end - span.start <= LATENCY_NS:
@@ -132,11 +140,30 @@ def _cause(span: Span, launch: Call | None, calls: Sequence[Overlap], meanwhile:
     return Cause.HOST, f"launched {_us(host)} into the gap; {_most(meanwhile, host)}"
 
 
+def _innermost(ranges: Sequence[Overlap], launch: Call | None, gap: int) -> str:
+    """Of nested ranges the one that began last says most: a whole step is open in every gap."""
+    fitting = [each for each in ranges if 2 * each.length >= gap and (not launch or each.thread == launch.thread)]
+    return max(fitting, key=lambda each: (each.start, -each.length)).name if fitting else ""
+
+
+def _in_call(span: Span, launch: Call) -> str | None:
+    """The evidence for rule 2; None where it does not fit."""
+    inside = min(launch.end, span.end) - max(launch.start, span.start)
+    if inside <= LATENCY_NS or 2 * inside < span.end - span.start:
+        return None
+    if launch.start > span.start:
+        began = f"began {_us(launch.start - span.start)} into the gap"
+    else:
+        began = f"began {_us(span.start - launch.start)} before the gap"
+    lasted = _us(launch.end - launch.start)
+    of_it = "" if inside == launch.end - launch.start else f", {_us(inside)} of it in the gap"
+    return f"{launch.name} {began} and itself lasted {lasted}{of_it}"
+
+
 def _most(meanwhile: Meanwhile, host: int) -> str:
     """What took most of the time that the host let pass."""
     told = []
-    words = (("in", meanwhile.calls), ("in the OS call", meanwhile.os_calls), ("in the range", meanwhile.ranges))
-    for how, parts in words:
+    for how, parts in (("in", meanwhile.calls), ("in the OS call", meanwhile.os_calls)):
         if parts and 2 * parts[0].length >= host:
             told.append(f"{how} {parts[0].name} for {_us(parts[0].length)}")
     if not any(2 * part.length >= host for part in meanwhile.calls[:1]):
