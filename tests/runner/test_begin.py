@@ -82,3 +82,13 @@ def test_a_run_does_not_write_among_its_data(tmp_path: Path, path: str) -> None:
     (tmp_path / path / "rows.jsonl").write_text(json.dumps({"question": "?"}) + "\n")
     with pytest.raises(UserError, match=r"the run directory and source\.path are one"):
         begin(in_place(tmp_path, path=str(tmp_path / path)), fresh=False)
+
+
+def test_a_relative_run_directory_is_made_absolute(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers have working directories of their own."""
+    monkeypatch.chdir(tmp_path)
+    exam = Exam.of(make_spec(4).model_copy(update={"run_dir": "here"}))
+    assert exam.run.root == tmp_path / "here"
+    assert exam.run.location == exam.spec.run_dir
