@@ -168,3 +168,17 @@ def test_without_a_home_there_is_no_cache_and_no_error() -> None:
     env = {name: value for name, value in os.environ.items() if name not in ("PROCTOR_CACHE", "XDG_CACHE_HOME", "HOME")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == 5
+
+
+def test_paths_that_are_not_absolute_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PROCTOR_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    for home, chosen, expected in (
+        ("relative", "", Path(os.devnull) / ".cache/proctor/traces"),
+        ("relative", str(tmp_path), tmp_path / "proctor/traces"),
+        (str(tmp_path), "relative", tmp_path / ".cache/proctor/traces"),
+        (str(tmp_path), "", tmp_path / ".cache/proctor/traces"),
+    ):
+        monkeypatch.setenv("HOME", home)
+        monkeypatch.setenv("XDG_CACHE_HOME", chosen)
+        assert cache.cache_directory() == expected

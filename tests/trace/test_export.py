@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import hashlib
 import json
@@ -199,6 +200,22 @@ def test_a_file_appears_whole_or_not_at_all(made: Export, tmp_path: Path, monkey
             export(trace, target, force=True)
     assert target.read_text() == "what was there"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.sqlite"]
+
+
+@pytest.mark.parametrize("name", ["out.json", "out.json.gz", "out.csv", "out.jsonl", "out.parquet", "out.html"])
+def test_a_full_disk_is_told_with_the_name_and_leaves_nothing(
+    made: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def full(*_: object, **__: object) -> Any:
+        yield from timeline(trace, kinds=[Kind.KERNEL])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    made.launch("k", 10, 100, 200)
+    with open_trace(made.close()) as trace:
+        monkeypatch.setattr(export_room, "timeline", full)
+        with pytest.raises(UserError, match=rf"{name}: cannot be written: No space left on device"):
+            export(trace, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.sqlite"]
 
 
 def test_nothing_is_overwritten_unasked_and_the_trace_never(made: Export, tmp_path: Path) -> None:

@@ -78,3 +78,18 @@ def test_other_json(tmp_path: Path, text: str, said: str) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a time"):
         nanoseconds(Decimal(text))
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one(tmp_path: Path) -> None:
+    file = tmp_path / "bomb.json.gz"
+    file.write_bytes(gzip.compress(b'{"traceEvents":[0' + b",0" * (24 << 20) + b"]}", 9))
+    assert file.stat().st_size < 100_000
+    with pytest.raises(UserError, match=r"unpacked it has more than 16 MiB, which is more than 200 times its size"):
+        open_trace(file)
+
+
+def test_what_unpacks_to_much_less_than_that_is_read(tmp_path: Path) -> None:
+    data = written(tmp_path / "t.json", [call(), *(kernel(ts=number) for number in range(2000))]).read_bytes()
+    (tmp_path / "t.json.gz").write_bytes(gzip.compress(data, 9))
+    with open_trace(tmp_path / "t.json.gz") as trace:
+        assert trace.one("SELECT count(*) FROM kernels") == 2000

@@ -6,6 +6,8 @@ import csv
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,21 @@ def test_csv(file: Path) -> None:
     assert len(rows) == 7
 
 
+def test_csv_ends_quietly_where_nobody_reads(file: Path) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    command = [sys.executable, "-m", "proctor", "trace", "sql", str(file), endless, "--csv", "--limit", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            assert [child.stdout.readline() for _ in range(3)] == ["i\n", "1\n", "2\n"]
+            child.stdout.close()
+            assert child.stderr.read() == ""
+            assert child.wait(timeout=60) == 0
+        finally:
+            child.kill()
+
+
 def test_tables_spell_out_control_characters(file: Path) -> None:
     result = invoke("sql", str(file), "SELECT text FROM strings WHERE id = 1")
     assert r"kernel \x1b[31m0" in result.stdout
@@ -207,7 +224,7 @@ def test_notes(samples: Path) -> None:
     assert "NVIDIA Nsight Systems 2026.2.1.210, schema 3.25.0" in shown
     assert "GPUs: 2 that the trace does not describe" in shown
     assert "144 python3, 145 python3" in shown
-    assert "window: 0.299961 s" in shown
+    assert "window: 0.023 to 299.984 ms after the first event, which is at 60,111,430,336 ns" in shown
     assert "warning: the trace does not say what GPU 0, 1 is" in shown
     head = json.loads(invoke("notes", file, "--json").stdout)
     assert head["schema"] == "3.25.0"

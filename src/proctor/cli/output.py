@@ -47,7 +47,8 @@ def json_line(event: str, **fields: Any) -> None:
 def write(text: str) -> bool:
     """Prints text for machines, such as lines of CSV, as it is. False where nobody reads any more."""
     try:
-        typer.echo(text, nl=False)
+        sys.stdout.write(text)  # typer.echo would leave out what commands a terminal
+        sys.stdout.flush()
     except BrokenPipeError:
         _drop(sys.stdout)
         return False

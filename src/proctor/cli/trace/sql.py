@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv as csv_format
-import sys
 from collections.abc import Iterator, Sequence
+from io import StringIO
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proctor.cli.output import json_line, stderr, stdout, table
+from proctor.cli.output import json_line, stderr, stdout, table, write
 from proctor.cli.run import Json
 from proctor.cli.trace.heading import TraceFile, head_of, opened, show_head, show_notes
 
@@ -69,10 +69,16 @@ def _print_json(answer: Answer) -> None:
 
 
 def _print_csv(answer: Answer) -> None:
-    writer = csv_format.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(answer.columns)
-    for row in answer.rows():
-        writer.writerow([_plain(cell) for cell in row])
+    rows = answer.rows()
+    lines: list[Sequence[Any]] = [answer.columns]
+    while lines and write(_csv(lines)):  # a reader who goes away (`| head`) ends it
+        lines = list(islice(rows, _ROWS_A_TABLE))
+
+
+def _csv(rows: Sequence[Sequence[Any]]) -> str:
+    text = StringIO()
+    csv_format.writer(text, lineterminator="\n").writerows([_plain(cell) for cell in row] for row in rows)
+    return text.getvalue()
 
 
 def _print_tables(answer: Answer) -> None:

@@ -133,6 +133,8 @@ def _appearing(target: Path, *, force: bool) -> Iterator[Path]:
             unfinished.replace(target)
         else:  # a link fails where a file has appeared meanwhile; a rename would replace it
             _link(unfinished, target)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", where=str(target)) from error
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -28,6 +28,8 @@ _TOTAL_BYTES = 256 << 20
 _CHUNK_BYTES = 4 << 20
 _RACY_NS = 2_000_000_000
 """A file changed less than this before it was hashed may change again within the same tick of its clock."""
+_NOWHERE = Path(os.devnull)
+"""The home of a user without one: nothing can be made below a device, so that there is no cache."""
 _LOST_SECONDS = 3600
 """A part file this old was left by a process that died."""
 
@@ -49,11 +51,14 @@ def cache_directory() -> Path:
         return Path(chosen) / "traces"
     try:
         home = Path.home()
-    except RuntimeError:  # a user without a home has no cache: nothing can be made below a device
-        home = Path(os.devnull)
+    except RuntimeError:
+        home = _NOWHERE
+    if not home.is_absolute():
+        home = _NOWHERE
     if sys.platform == "darwin":
         return home / "Library" / "Caches" / "proctor" / "traces"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "proctor" / "traces"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))  # "All paths must be absolute" (XDG Base Directory)
+    return (cache if cache.is_absolute() else home / ".cache") / "proctor" / "traces"
 
 
 def content_key(path: Path) -> str:

@@ -26,6 +26,8 @@ from proctor.trace.trace import Trace
 T = TypeVar("T")
 _LARGEST = 8 << 30
 _CHUNK = 1 << 24
+_MOST_TIMES = 200
+"""Text that grows to more than this when it is unpacked is no trace: each event has times and numbers of its own."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _AGAIN = "export it again with prof.export_chrome_trace()"
 _NO_NUMBER = re.compile(rb"(?<=[:\[,\s])-?(?:inf(?:inity)?|nan)(?=\s*[,\]}])", re.IGNORECASE)
@@ -110,12 +112,11 @@ def _text(path: Path) -> bytes | bytearray:
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             source: Any = gzip.GzipFile(fileobj=file) if zipped else file
+            most = max(_CHUNK, min(_LARGEST, _MOST_TIMES * path.stat().st_size))
             while chunk := source.read(_CHUNK):
                 data += chunk
-                if len(data) > _LARGEST:
-                    raise UserError(
-                        f"more than {_LARGEST >> 30} GiB of JSON", where=str(path), fix="profile fewer steps"
-                    )
+                if len(data) > most:
+                    raise _too_large(path, most)
     except EOFError as error:
         raise UserError("the .gz file is cut off", where=str(path), fix=f"copy it again, or {_AGAIN}") from error
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -124,6 +125,13 @@ def _text(path: Path) -> bytes | bytearray:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
     del data[: len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0]
     return data
+
+
+def _too_large(path: Path, most: int) -> UserError:
+    if most < _LARGEST:
+        what = f"unpacked it has more than {most >> 20:,} MiB, which is more than {_MOST_TIMES} times its size"
+        return UserError(f"no trace: {what}", where=str(path), fix=_AGAIN)
+    return UserError(f"more than {_LARGEST >> 30} GiB of JSON", where=str(path), fix="profile fewer steps")
 
 
 def _unreadable(path: Path, error: msgspec.DecodeError) -> UserError:
