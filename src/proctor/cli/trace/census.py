@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proctor.trace.work.census import Busy, Census, Line
     from proctor.trace.work.scope import Scope
 
-_NAME_WIDTH = 58
+_NAME_WIDTH = 46
 _PLACES = (By.STREAM, By.DEVICE, By.PROCESS)
 
 
@@ -97,7 +97,12 @@ def _quickly(trace: Trace, scope: Scope, limit: int, *, json: bool) -> None:
 
 def _as_json(found: Census, shown: Sequence[Line], ids: Mapping[str, int], zero: int) -> None:
     for line in shown:
-        json_line("group", id=ids.get(line.key), at_ns=line.first - zero, **msgspec.to_builtins(line))
+        json_line(
+            "group",
+            id=ids.get(line.key),
+            at_ns=None if line.first is None else line.first - zero,
+            **msgspec.to_builtins(line),
+        )
     rest = {name: value for name, value in msgspec.to_builtins(found).items() if name != "lines"}
     json_line("census", groups=len(found.lines), origin_ns=zero, **rest)
 
@@ -126,7 +131,7 @@ def _row(line: Line, by: By) -> tuple[object, ...]:
     from proctor.trace.names import short_name
 
     name = short_name(line.key, _NAME_WIDTH) if by in (By.FULL, By.SHORT) else line.key
-    devices = ",".join(str(device) for device in line.devices)
+    devices = ",".join(str(device) for device in line.devices or ())
     figures = (us(line.mean), us(line.median), us(line.p95), us(line.most))
     names = () if by is By.FULL else (line.names,)
     return name, line.calls, ms(line.total), percent(line.share), *figures, *names, devices
@@ -134,7 +139,9 @@ def _row(line: Line, by: By) -> tuple[object, ...]:
 
 def _show_busy(found: Census) -> None:
     """By stream the streams, otherwise the devices: the other of the two says the same again where each has one."""
-    rows = [_busy_row(busy) for busy in (found.streams if found.by is By.STREAM else found.devices)]
+    rows = [_busy_row(busy) for busy in (found.streams if found.by is By.STREAM else found.devices) or ()]
+    if not rows:
+        return
     columns = ["where kernels ran", "kernels busy ms", "sum ms", "span ms", "kernels busy"]
     stdout.print(table(columns, rows))
     stdout.say(

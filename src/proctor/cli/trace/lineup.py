@@ -62,7 +62,7 @@ def _show_kinds(kinds: Kinds, ids: Mapping[str, int], limit: int) -> None:
             rule.rule or "-",
             f"{rule.total / 1e6:,.3f}",
             rule.launches,
-            short_name(rule.kernels[0], 40) + (f" and {len(rule.kernels) - 1} more" if len(rule.kernels) > 1 else ""),
+            short_name(rule.kernels[0], 28) + (f" and {len(rule.kernels) - 1} more" if len(rule.kernels) > 1 else ""),
             _id(ids, rule.kernels[0]),
             rule.why,
         )
@@ -109,7 +109,7 @@ def _show_risks(found: RiskTable, ids: Mapping[str, int], limit: int) -> None:
     rows = [
         (
             _id(ids, line.kernel),
-            short_name(line.kernel, 40),
+            short_name(line.kernel, 27),
             f"{line.total / 1e6:,.3f}",
             f"{line.share:.1%}",
             line.risks.run_to_run,

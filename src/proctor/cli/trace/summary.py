@@ -50,7 +50,7 @@ def _show_notes(trace: Trace) -> None:
     for note in notes[:_NOTES]:
         stdout.print(f"[{_COLOURS[note.severity]}]{note.severity}[/]: {escaped(note.what)}", soft_wrap=True)
     if len(trace.notes) > len(notes[:_NOTES]):
-        more = counted(len(trace.notes) - len(notes[:_NOTES]), "more note")
+        more = counted(len(trace.notes) - len(notes[:_NOTES]), "more note" if notes else "note")
         stdout.say(f"{more}: {shlex.join(['proctor', 'trace', 'notes', str(trace.path)])}", style="dim")
 
 
