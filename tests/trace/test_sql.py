@@ -225,7 +225,7 @@ def test_notes(samples: Path) -> None:
     assert "GPUs: 2 that the trace does not describe" in shown
     assert "144 python3, 145 python3" in shown
     assert "window: 0.023 to 299.984 ms after the first event, which is at 60,111,430,336 ns" in shown
-    assert "warning: the trace does not say what GPU 0, 1 is" in shown
+    assert "info: the trace does not say what GPU 0, 1 is" in shown
     head = json.loads(invoke("notes", file, "--json").stdout)
     assert head["schema"] == "3.25.0"
     assert head["window"] == {"start_ns": 60_111_453_577, "end_ns": 60_411_414_544}
