@@ -228,7 +228,8 @@ def test_notes(samples: Path) -> None:
     assert "info: the trace does not say what GPU 0, 1 is" in shown
     head = json.loads(invoke("notes", file, "--json").stdout)
     assert head["schema"] == "3.25.0"
-    assert head["window"] == {"start_ns": 60_111_453_577, "end_ns": 60_411_414_544}
+    times = {"start_ns": 60_111_453_577, "end_ns": 60_411_414_544, "origin_ns": 60_111_430_336}
+    assert head["window"] == times
     assert {note["code"] for note in head["notes"]} == {"gpu_unknown", "dangling_launches", "cut"}
 
 
