@@ -312,3 +312,10 @@ def test_processes_of_a_virtual_machine_keep_their_whole_id(export: Export) -> N
     with open_trace(export.close()) as trace:
         assert by_name(project(trace))["step"].process == process_id(5)
         assert PUSH_POP == 59
+
+
+def test_work_before_the_clocks_zero_counts(export: Export) -> None:
+    export.annotation("early", -500, -100)
+    export.launch("k", -400, -300, -200).launch("k", -350, -150, 0)
+    with open_trace(export.close()) as trace:
+        assert by_name(project(trace))["early"].gpu_busy_ns == 250

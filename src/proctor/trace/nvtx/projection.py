@@ -216,9 +216,7 @@ def _operations(trace: Trace) -> Iterator[tuple[Any, ...]]:
     columns = ("v.start", 'v."end"', "v.device", "v.process", "r.path")
     join = f"LEFT JOIN {RANGE_OF_LAUNCH} r ON r.process = v.process AND r.correlation = v.correlation"
     streams = [
-        in_order(
-            trace, Query(view, (*columns, str(int(view == "kernels"))), where='v.start > 0 AND v."end" > 0', join=join)
-        )
+        in_order(trace, Query(view, (*columns, str(int(view == "kernels"))), where='v."end" IS NOT NULL', join=join))
         for view in ("kernels", "copies", "memsets", "graphs")
     ]
     return heapq.merge(*streams, key=lambda row: row[0])
