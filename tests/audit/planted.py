@@ -64,7 +64,7 @@ def spec_of(
             "kind": "scripted",
             "checkpoints": ["planted"],
             "batch_size": batch_size,
-            "numerics": {"shortest": 4, "longest": 7, "effects": list(effects), **numerics},
+            "numerics": {"shortest": 3, "longest": 5, "effects": list(effects), **numerics},
         },
         "task": {"kind": "exact"},
         "audit": {"sample": rows, **(audit or {})},

@@ -24,7 +24,7 @@ from proctor.engines.inspection import Inspection, inspect
 from proctor.engines.knobs import knobs_of
 from proctor.engines.surroundings import Site, look
 from proctor.prepare.material import Material, material_of
-from proctor.rows import Sampling
+from proctor.rows import Sampling, UserError
 from proctor.spec import RunSpec
 from proctor.spec.audit import AuditSpec
 
@@ -91,7 +91,12 @@ class Auditor:
         self._spec = spec
         self._start = start
         self._audit = spec.audit or AuditSpec()
-        chosen = next((c for c in spec.engine.checkpoints if c.name == checkpoint), spec.engine.checkpoints[0])
+        names = [one.name for one in spec.engine.checkpoints]
+        if checkpoint is not None and checkpoint not in names:
+            raise UserError(
+                f"no checkpoint {checkpoint!r}", where="engine.checkpoints", fix=f"one of {', '.join(names)}"
+            )
+        chosen = spec.engine.checkpoints[0 if checkpoint is None else names.index(checkpoint)]
         self.checkpoint = chosen.name
         python, env = environment(spec.engine)
         limits = spec.limits
@@ -148,14 +153,16 @@ class Auditor:
         found = Search(lab, further).run()
         judged = self._nature(lab, found)
         verdict = verdict_of(lab, self._design, found, judged)
-        shown_rows = {flip.row_id for effect in found.effects for flip in lab.comparison(effect.arm).flips}
+        shown = tuple(_shown(lab, arm) for arm in lab.arms.values() if lab.has_sat(arm.name))
+        compared = [one for arm in shown for one in (arm.comparison, arm.repeats) if one is not None]
+        shown_rows = {flip.row_id for one in compared for flip in one.flips}
         questions = {str(row): text for row, text in texts_of(self._probes).items() if row in shown_rows}
         audit = Audit(
             checkpoint=self.checkpoint,
             made_at=began.isoformat(timespec="seconds"),
             verdict=verdict,
             effects=found.effects,
-            arms=tuple(_shown(lab, arm) for arm in lab.arms.values() if lab.has_sat(arm.name)),
+            arms=shown,
             remedies=remedies_of(lab, found),
             inspection=inspect(self._order.config, self._order.env, self._site),
             fingerprint=fingerprint_of(self._order, self._probes, self._site, lab.versions),

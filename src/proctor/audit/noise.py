@@ -19,12 +19,14 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         arms: from round to round, or asked twice in one process.
+        loudest: one of them: the baseline, or else the most extreme of those that turn few knobs.
         threshold: rows at once from which on it is so; None where one row alone is enough.
         quieted: engine settings that end it.
         warming: only the very first sitting differs from all later ones.
     """
 
     arms: tuple[str, ...] = ()
+    loudest: str = ""
     threshold: Threshold | None = None
     quieted: tuple[str, ...] = ()
     warming: bool = False
@@ -36,10 +38,12 @@ def noise_of(lab: Lab, further: Further, planned: Sequence[Arm]) -> Noise:
     if not noisy:
         return Noise()
     if BASELINE in noisy and _only_the_first(lab, planned):
-        return Noise(arms=tuple(noisy), warming=True)
-    loudest = BASELINE if BASELINE in noisy else noisy[-1]
+        return Noise(arms=tuple(noisy), loudest=BASELINE, warming=True)
+    fewest = min(len(lab.arms[name].changes) for name in noisy)
+    loudest = BASELINE if BASELINE in noisy else [name for name in noisy if len(lab.arms[name].changes) == fewest][-1]
     return Noise(
         arms=tuple(noisy),
+        loudest=loudest,
         threshold=None if BASELINE in noisy else _threshold(lab, further, planned, noisy),
         quieted=tuple(_quieted(lab, further, lab.arms[loudest])),
     )

@@ -31,7 +31,7 @@ def remedies_of(lab: Lab, found: Found) -> tuple[Remedy, ...]:
     """Every setting that was seen to end or dampen an effect, the cheapest first."""
     made = [remedy for effect in found.effects for remedy in _against(lab, effect)]
     made += [
-        Remedy(setting=setting, effect=found.noise.arms[-1], result="ends the noise") for setting in found.noise.quieted
+        Remedy(setting=setting, effect=found.noise.loudest, result="ends the noise") for setting in found.noise.quieted
     ]
     return tuple(sorted(made, key=lambda remedy: -(remedy.throughput or 0)))
 

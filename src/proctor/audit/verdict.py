@@ -75,7 +75,7 @@ def _of_noise(lab: Lab, noise: Noise) -> str:
         seen = _differing(lab.comparison(REPEAT, BASELINE)) or _differing(lab.repeats(BASELINE))
         text = f"Run to run: the same requests, asked again with nothing changed, came back different ({seen})"
     else:
-        arm = noise.arms[-1]
+        arm = noise.loudest
         text = f"Run to run: {arm} does not agree with itself ({_differing(lab.repeats(arm))})"
         if noise.threshold is not None:
             text += f"; {noise.threshold.below} rows at once agree, {noise.threshold.above} do not"
@@ -127,7 +127,7 @@ def _differing(comparison: Comparison) -> str:
         (comparison.token_equal, "with other tokens"),
     ):
         if rate is not None and rate.of > rate.hits:
-            parts.append(f"{rate.of - rate.hits} of {rate.of} rows {what}")
+            parts.append(f"{rate.of - rate.hits} of {rate.of} answers {what}")
     equal = comparison.logprob_equal
     if equal is not None and equal.of > equal.hits:
         parts.append(f"{equal.of - equal.hits:,} of {equal.of:,} log-probabilities differ")
@@ -153,7 +153,7 @@ def _ruled_out(lab: Lab, design: Design, found: Found) -> list[str]:
         rate = seen[-1].text_equal
         if rate is not None and rate.of:
             told.append(
-                f"{name}: {rate.hits} of {rate.of} rows equal, up to {_percent(not_excluded(rate))} not excluded"
+                f"{name}: {rate.hits} of {rate.of} answers equal, up to {_percent(not_excluded(rate))} not excluded"
             )
     return told
 
