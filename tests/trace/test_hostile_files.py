@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -11,11 +12,16 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from proctor.cli.trace import app
+from proctor.cli.trace.heading import opened
 from proctor.rows import UserError
 from proctor.trace import open_trace
 from proctor.trace.export import export as write
-from tests.trace.exports import TABLES, Export
+from proctor.trace.reading.misplaced import misplaced
+from proctor.trace.views import VIEWS
+from tests.trace.exports import TABLES, Export, process_id
 
 
 def small(path: Path) -> Export:
@@ -224,3 +230,51 @@ def test_a_table_without_row_ids_is_not_read(tmp_path: Path) -> None:
         assert trace.one("SELECT count(*) FROM copies") == 1
         (note,) = [note for note in trace.notes if note.code == "not_tables"]
         assert "CUPTI_ACTIVITY_KIND_KERNEL" in note.what
+
+
+@pytest.mark.parametrize("value", ["'soon'", "x'00ff'", "9e999"])
+@pytest.mark.parametrize("column", ["contextId", "streamId", "deviceId", "demangledName", "correlationId"])
+def test_what_is_no_number_where_one_belongs_is_told(tmp_path: Path, column: str, value: str) -> None:
+    file = small(tmp_path / "t.sqlite").gpu().close()
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET {column} = {value}")
+    connection.close()
+    shown = {view: set(columns) for view, (_, columns) in VIEWS.items()}
+    failed = 0
+    for words in (
+        ["summary"],
+        ["census"],
+        ["gaps"],
+        ["overlap"],
+        ["timeline"],
+        ["export", str(tmp_path / "o.parquet")],
+    ):
+        result = CliRunner().invoke(app, [words[0], str(file), *words[1:]])
+        if result.exit_code:
+            assert isinstance(result.exception, UserError), words
+            match = re.search(
+                r"the file is damaged: (kernels)\.(\w+) has values that are no whole numbers", str(result.exception)
+            )
+            assert match is not None, result.exception
+            assert match[2] in shown[match[1]]
+            failed += 1
+    assert failed
+
+
+@pytest.mark.parametrize("value", ["NULL", "'soon'", "x'00ff'", "1.5"])
+def test_a_process_that_is_no_number_is_that_of_the_calls(tmp_path: Path, value: str) -> None:
+    file = small(tmp_path / "t.sqlite").close()
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = {value}")
+    connection.close()
+    with open_trace(file) as trace:
+        assert list(trace.rows("SELECT DISTINCT process FROM kernels")) == [(process_id(100),)]
+        assert [note.code for note in trace.notes if note.code == "no_process"] == ["no_process"]
+
+
+def test_a_fault_of_the_program_is_not_put_on_the_file(tmp_path: Path) -> None:
+    file = small(tmp_path / "t.sqlite").close()
+    with open_trace(file) as trace:
+        assert misplaced(trace) is None
+    with pytest.raises(KeyError, match="ours"), opened(file):
+        raise KeyError("ours")

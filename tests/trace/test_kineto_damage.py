@@ -65,6 +65,7 @@ def test_a_damaged_gz(tmp_path: Path) -> None:
         ('{"traceEvents": [}', "not JSON"),
         ("{", "cut off"),
         ("{nonsense", "not JSON"),
+        ('{"traceEvents": [' + "[" * 100_000 + "]" * 100_000 + "]}", "nested too deep"),
     ],
 )
 def test_other_json(tmp_path: Path, text: str, said: str) -> None:

@@ -222,7 +222,8 @@ def _select(name: str, table: str | None, tables: Mapping[str, list[str]], repai
         for alias, expression in {"id": "rowid", **VIEWS[name].columns}.items()
     }
     if repair.process is not None:
-        expressions["process"] = f"coalesce({expressions['process']}, {repair.process})"
+        given = expressions["process"]
+        expressions["process"] = f"iif(typeof({given}) = 'integer', {given}, {repair.process})"
     columns = ", ".join(f"{expression} AS {quoted(alias)}" for alias, expression in expressions.items())
     if table is None:
         return f"SELECT {columns} WHERE 0"

@@ -43,6 +43,7 @@ def opened(file: Path, *, notes: bool = True) -> Iterator[Trace]:
         notes: False for a command that shows the notes itself.
     """
     from proctor.trace import open_trace
+    from proctor.trace.reading.misplaced import misplaced
     from proctor.trace.trace import explained
 
     with open_trace(file) as trace:
@@ -54,6 +55,8 @@ def opened(file: Path, *, notes: bool = True) -> Iterator[Trace]:
                 warn(trace, Severity.ERROR)
         except sqlite3.DatabaseError as error:
             raise explained(error, trace.path, trace.guard) from error
+        except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+            raise misplaced(trace) or error from error
 
 
 def warn(trace: Trace, severity: Severity) -> None:

@@ -75,7 +75,7 @@ def _fill(tables: Tables, document: Document) -> tuple[dict[str, int], int]:
             if read is not None:
                 read(raw)
                 tables.wanted[category] = tables.wanted.get(category, 0) + 1
-        except (msgspec.MsgspecError, ValueError, ArithmeticError):
+        except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
             unreadable += 1
     return counts, unreadable
 
@@ -84,6 +84,8 @@ def _document(path: Path) -> Document:
     data = _text(path)
     try:
         return _decoded(data)
+    except RecursionError as error:
+        raise UserError("JSON that is nested too deep for a trace", where=str(path), fix=_AGAIN) from error
     except msgspec.DecodeError as error:
         if isinstance(error, msgspec.ValidationError) or "truncated" in str(error):
             raise _unreadable(path, error) from error
