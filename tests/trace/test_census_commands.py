@@ -53,6 +53,19 @@ def test_census(trace: Path) -> None:
     ]  # fmt: skip
 
 
+def test_census_of_a_huge_trace(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proctor.trace.work.census.WHOLE_ROWS", 1)
+    text = run("census", trace)
+    assert "busy time, and on which devices each group ran, are left out: --whole" in text
+    assert "devices" not in text.splitlines()[0]
+    group, _, found = lines("census", trace)
+    assert (group["median"], group["p95"], group["error"], group["total"]) == (4000, 4000, 0, 4000)
+    assert (group["first"], group["at_ns"], group["streams"], found["devices"], found["whole"]) == (*[None] * 4, False)
+    assert lines("census", trace, "--whole")[2]["devices"][0]["busy"] == 4500
+    assert lines("census", trace, "--since", "0us", "--whole")[2]["devices"][0]["busy"] == 4500
+    assert lines("census", trace, "--by", "stream")[-1]["streams"][0]["busy"] == 4500
+
+
 def test_census_in_a_window(trace: Path) -> None:
     assert lines("census", trace, "--since", "2us", "--by", "device")[-1]["calls"] == 1
     with pytest.raises(UserError, match="ends"):

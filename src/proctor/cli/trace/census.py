@@ -35,6 +35,10 @@ def census(
         bool,
         typer.Option("--quick", help="Only calls, total, mean, least and most of each kernel: one light pass."),
     ] = False,
+    whole: Annotated[
+        bool,
+        typer.Option("--whole", help="Busy time and devices also of a huge trace, where they cost most of the time."),
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many groups to show.")] = 30,
     json: Json = False,
 ) -> None:
@@ -55,7 +59,8 @@ def census(
             _quickly(trace, scope_of(trace, since, until, device), limit, json=json)
             return
         scope = scope_of(trace, since, until, device)
-        found = kept_census(trace, by) if scope == WHOLE else take(trace, by, scope)
+        fully = whole or None  # None: as the size of the trace suggests
+        found = kept_census(trace, by, whole=fully) if scope == WHOLE else take(trace, by, scope, whole=fully)
         if not found.calls:
             raise nothing_in(trace, scope, "a census")
         shown = found.lines[:limit]
@@ -109,7 +114,8 @@ def _as_json(found: Census, shown: Sequence[Line], ids: Mapping[str, int], zero:
 
 def _show(found: Census, shown: Sequence[Line], ids: Mapping[str, int]) -> None:
     columns = ["kernel" if found.by in (By.FULL, By.SHORT) else str(found.by), "calls", "total ms", "share", "mean us"]
-    columns += ["median us", "p95 us", "max us", *(() if found.by is By.FULL else ("names",)), "devices"]
+    columns += ["median us", "p95 us", "max us", *(() if found.by is By.FULL else ("names",))]
+    columns += ["devices"] if found.whole else []
     rows = [_row(line, found.by) for line in shown]
     if found.by is By.FULL:
         columns.insert(0, "id")
@@ -131,17 +137,18 @@ def _row(line: Line, by: By) -> tuple[object, ...]:
     from proctor.trace.names import short_name
 
     name = short_name(line.key, _NAME_WIDTH) if by in (By.FULL, By.SHORT) else line.key
-    devices = ",".join(str(device) for device in line.devices or ())
+    devices = () if line.devices is None else (",".join(map(str, line.devices)),)
     figures = (us(line.mean), us(line.median), us(line.p95), us(line.most))
     names = () if by is By.FULL else (line.names,)
-    return name, line.calls, ms(line.total), percent(line.share), *figures, *names, devices
+    return name, line.calls, ms(line.total), percent(line.share), *figures, *names, *devices
 
 
 def _show_busy(found: Census) -> None:
     """By stream the streams, otherwise the devices: the other of the two says the same again where each has one."""
-    rows = [_busy_row(busy) for busy in (found.streams if found.by is By.STREAM else found.devices) or ()]
-    if not rows:
+    if found.devices is None or found.streams is None:
+        stdout.say("a huge trace: busy time, and on which devices each group ran, are left out: --whole")
         return
+    rows = [_busy_row(busy) for busy in (found.streams if found.by is By.STREAM else found.devices)]
     columns = ["where kernels ran", "kernels busy ms", "sum ms", "span ms", "kernels busy"]
     stdout.print(table(columns, rows))
     stdout.say(

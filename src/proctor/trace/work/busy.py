@@ -66,7 +66,7 @@ def busy_by(trace: Trace, view: str, columns: Sequence[str] = STREAM, scope: Sco
             return {tuple(key): busy for busy, _, *key in rows}
         if amiss & {_EARLY, _EARLY | _CLASH}:
             break
-    return _sorted(trace, view, columns, scope)
+    return busy_in_any_order(trace, view, columns, scope)
 
 
 def known(columns: Sequence[str]) -> list[str]:
@@ -105,7 +105,8 @@ def _upserted(
     return rows
 
 
-def _sorted(trace: Trace, view: str, columns: Sequence[str], scope: Scope) -> dict[Key, int]:
+def busy_in_any_order(trace: Trace, view: str, columns: Sequence[str] = STREAM, scope: Scope = WHOLE) -> dict[Key, int]:
+    """`busy_by` for rows that are known not to be in order of time."""
     unions: dict[Key, Union] = {}
     for start, end, *key in rows_in_order(trace, view, known(columns), scope):
         place = tuple(key)

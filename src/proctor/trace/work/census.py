@@ -8,15 +8,20 @@ import msgspec
 
 from proctor.trace.model import pid_of
 from proctor.trace.reading.cache import cached, content_key
-from proctor.trace.work.busy import DEVICE, STREAM, busy_by
+from proctor.trace.work.busy import DEVICE, STREAM, UNKNOWN, Key
 from proctor.trace.work.census_copies import Copies, Memsets, copies_of, memsets_of
 from proctor.trace.work.census_groups import Groups, groups_of
-from proctor.trace.work.census_rows import Tallied, counted_rows
+from proctor.trace.work.census_rows import Counted, Tallied, counted, counted_by_name, more_than
 from proctor.trace.work.quantiles import Histogram
 from proctor.trace.work.scope import WHOLE, By, Scope
 
 if TYPE_CHECKING:
     from proctor.trace.trace import Trace
+
+WHOLE_ROWS = 500_000
+"""Up to so many launches a census is whole unless asked otherwise."""
+_BY_NAME = (By.FULL, By.CATEGORY)
+"""Groupings that need nothing but the names of kernels."""
 
 
 class Stream(msgspec.Struct, frozen=True, order=True):
@@ -50,8 +55,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         p95: the least duration that at least 95 % of the launches do not exceed.
         error: by how much `median` and `p95` can be off; 0: they are exact.
         least, most: the shortest and the longest duration.
-        first, last: when the first began and the last to end ended, on the trace's own clock.
         names: distinct demangled names in the group.
+        first, last: when the first began and the last to end ended, on the trace's own clock. These and what follows
+            are None in a census that is not `Census.whole`.
         devices: on which they ran, as their processes number them.
         pids: processes that launched them.
         streams: on which they ran.
@@ -67,12 +73,12 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     error: int
     least: int
     most: int
-    first: int
-    last: int
     names: int
-    devices: tuple[int, ...]
-    pids: tuple[int, ...]
-    streams: tuple[Stream, ...]
+    first: int | None
+    last: int | None
+    devices: tuple[int, ...] | None
+    pids: tuple[int, ...] | None
+    streams: tuple[Stream, ...] | None
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,27 +111,37 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         scope: which launches are counted: those that start within.
         calls, total: of all kernels in the scope; `total` (ns) is a sum and counts what ran side by side twice.
         lines: the groups, the longest total first.
-        devices, streams: busy time of each, as a union and as a sum.
+        whole: whether busy time was measured and when and where each group ran; a large trace is spared that.
+        devices, streams: busy time of each, as a union and as a sum; None in a census that is not whole.
         copies, memsets: what else ran, by kind. They are not in `total`.
         without_times: kernels that are in no figure, because they end before they start.
     """
 
     by: By
     scope: Scope
+    whole: bool
     calls: int
     total: int
     lines: tuple[Line, ...]
-    devices: tuple[Busy, ...]
-    streams: tuple[Busy, ...]
+    devices: tuple[Busy, ...] | None
+    streams: tuple[Busy, ...] | None
     copies: tuple[Copies, ...]
     memsets: tuple[Memsets, ...]
     without_times: int
 
 
-def census(trace: Trace, by: By | str = By.FULL, scope: Scope = WHOLE) -> Census:
-    """Counts every kernel that starts within `scope`, in one pass over the rows and one for each kind of busy time.
+def census(trace: Trace, by: By | str = By.FULL, scope: Scope = WHOLE, *, whole: bool | None = None) -> Census:
+    """Counts every kernel that starts within `scope`, in one pass over the rows.
 
-    Memory grows with the number of groups and their distinct durations (in buckets), not with the number of rows.
+    Memory grows with the number of groups and their distinct durations (in buckets where there are many), not with the
+    number of rows.
+
+    Args:
+        trace: an open trace.
+        by: what to group by.
+        scope: which launches are counted.
+        whole: also measure busy time, and when and where each group ran, which on a large trace costs more than all
+            the rest. None: for up to `WHOLE_ROWS` launches. Groupings other than by name or category need it always.
 
     Raises:
         UserError: the trace has no kernels (or, by NVTX, no ranges), or is damaged.
@@ -133,37 +149,37 @@ def census(trace: Trace, by: By | str = By.FULL, scope: Scope = WHOLE) -> Census
     by = By(by)
     if not trace.has("kernels"):
         raise trace.missing("kernels", "a census")
-    busy = busy_by(trace, "kernels", STREAM, scope)
-    rows = counted_rows(trace, list(busy), scope, ranges=by is By.NVTX)
+    if whole is None:
+        whole = not more_than(trace, WHOLE_ROWS, scope)
+    by_name = by in _BY_NAME and not whole
+    found = counted_by_name(trace, scope) if by_name else counted(trace, scope, ranges=by is By.NVTX)
     groups = groups_of(trace, by)
     made: dict[int | str, _Group] = {}
-    places: dict[tuple[int, ...], _Group] = {}
-    for row in rows:
-        key = groups.key(row)
-        for group in (made.setdefault(key, _Group()), places.setdefault(row.place, _Group())):
-            group.add(row)
-    total = sum(group.durations.total for group in places.values())
-    calls = sum(group.durations.count for group in places.values())
-    lines = _lines(made, groups, total)
-    streams = tuple(_busy(place, busy[place], [group], stream=True) for place, group in sorted(places.items()))
+    for row in found.rows:
+        made.setdefault(groups.key(row), _Group()).add(row)
+    total = sum(row.durations.total for row in found.rows)
+    calls = sum(row.durations.count for row in found.rows)
+    devices, streams = _busy_times(found)
     return Census(
         by=by,
         scope=scope,
+        whole=devices is not None,
         calls=calls,
         total=total,
-        lines=lines,
-        devices=_devices(trace, busy, places, scope),
+        lines=_lines(made, groups, total),
+        devices=devices,
         streams=streams,
         copies=copies_of(trace, scope),
         memsets=memsets_of(trace, scope),
-        without_times=trace.one(f"SELECT count(*) FROM kernels v WHERE {scope.sql}", scope.parameters) - calls,
+        without_times=found.launches - calls,
     )
 
 
-def kept_census(trace: Trace, by: By | str = By.FULL) -> Census:
-    """`census` of a whole trace, from the cache where the same file was asked the same before."""
+def kept_census(trace: Trace, by: By | str = By.FULL, *, whole: bool | None = None) -> Census:
+    """`census` of all of a trace, from the cache where the same file was asked the same before."""
     by = By(by)
-    return cached(content_key(trace.path), f"census-{by}-1", lambda: census(trace, by), type=Census)
+    what = f"census-{by}-2" + {None: "", True: "-whole", False: "-light"}[whole]
+    return cached(content_key(trace.path), what, lambda: census(trace, by, whole=whole), type=Census)
 
 
 class _Group:
@@ -171,17 +187,18 @@ class _Group:
 
     def __init__(self) -> None:
         self.durations = Histogram()
-        self.first = self.last = 0
         self.names: set[int] = set()
-        self.places: set[tuple[int, ...]] = set()
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.places: set[Key] = set()
 
     def add(self, row: Tallied) -> None:
-        if not self.durations.count or row.first < self.first:
-            self.first = row.first
-        self.last = max(self.last, row.last) if self.durations.count else row.last
-        self.durations.add(row.bucket, row.calls, row.total, row.least, row.most)
+        self.durations.merge(row.durations)
         self.names.add(row.name)
-        self.places.add(row.place)
+        if row.place is not None and row.first is not None and row.last is not None:
+            self.starts.append(row.first)
+            self.ends.append(row.last)
+            self.places.add(row.place)
 
 
 def _lines(made: dict[int | str, _Group], groups: Groups, total: int) -> tuple[Line, ...]:
@@ -194,6 +211,7 @@ def _line(text: str, group: _Group, total: int) -> Line:
     durations = group.durations
     median, p95 = durations.median(), durations.quantile(0.95)
     streams = sorted(stream_of(place) for place in group.places)
+    known = bool(streams)
     return Line(
         key=text,
         calls=durations.count,
@@ -205,12 +223,12 @@ def _line(text: str, group: _Group, total: int) -> Line:
         error=max(median.error, p95.error),
         least=durations.least,
         most=durations.most,
-        first=group.first,
-        last=group.last,
         names=len(group.names),
-        devices=tuple(sorted({stream.device for stream in streams})),
-        pids=tuple(sorted({stream.pid for stream in streams})),
-        streams=tuple(streams),
+        first=min(group.starts, default=None),
+        last=max(group.ends, default=None),
+        devices=tuple(sorted({stream.device for stream in streams})) if known else None,
+        pids=tuple(sorted({stream.pid for stream in streams})) if known else None,
+        streams=tuple(streams) if known else None,
     )
 
 
@@ -220,32 +238,31 @@ def stream_of(place: tuple[int, ...]) -> Stream:
     return Stream(pid_of(process) if process >= 0 else -1, device, context, stream, process)
 
 
-def _devices(
-    trace: Trace, busy: dict[tuple[int, ...], int], places: dict[tuple[int, ...], _Group], scope: Scope
-) -> tuple[Busy, ...]:
-    """Busy time of devices. One with a single stream is as busy as that stream: no further pass over the rows."""
-    on: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for place in places:
-        on.setdefault(place[: len(DEVICE)], []).append(place)
-    if all(len(streams) == 1 for streams in on.values()):
-        whole = {device: busy[streams[0]] for device, streams in on.items()}
-    else:
-        whole = busy_by(trace, "kernels", DEVICE, scope)
-    return tuple(
-        _busy(streams[0], whole[device], [places[place] for place in streams], stream=False)
-        for device, streams in sorted(on.items())
+def _busy_times(found: Counted) -> tuple[tuple[Busy, ...], tuple[Busy, ...]] | tuple[None, None]:
+    """Busy times of devices and of streams."""
+    if found.streams is None or found.devices is None:
+        return None, None
+    on: dict[Key, list[Tallied]] = {}
+    for row in found.rows:
+        if row.place is not None:
+            for key in {row.place, row.place[: len(DEVICE)]}:
+                on.setdefault(key, []).append(row)
+    devices, streams = (
+        tuple(_busy(key, busy, on[key]) for key, busy in sorted(times.items()))
+        for times in (found.devices, found.streams)
     )
+    return devices, streams
 
 
-def _busy(place: tuple[int, ...], busy: int, groups: list[_Group], *, stream: bool) -> Busy:
-    span = max(group.last for group in groups) - min(group.first for group in groups)
-    where = stream_of(place)
+def _busy(key: Key, busy: int, rows: list[Tallied]) -> Busy:
+    span = max(row.last or 0 for row in rows) - min(row.first or 0 for row in rows)
+    where = stream_of((*key, UNKNOWN, UNKNOWN)[: len(STREAM)])
     return Busy(
         device=where.device,
         pid=where.pid,
-        stream=where if stream else None,
+        stream=where if len(key) == len(STREAM) else None,
         busy=busy,
-        sum=sum(group.durations.total for group in groups),
+        sum=sum(row.durations.total for row in rows),
         span=span,
         share=busy / span if span else 0.0,
     )

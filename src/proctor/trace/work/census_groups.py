@@ -68,12 +68,13 @@ class _Short:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._of: dict[int, int] = {}
+        self._shorts = dict(trace.rows("SELECT DISTINCT ifnull(name, -1), short FROM kernels"))
 
     def key(self, row: Tallied) -> Key:
         if row.name not in self._of:
-            short = self._trace.one("SELECT short FROM kernels WHERE id = ?", (row.row,))
-            wrapped = short is None or self._trace.text([short])[short] in WRAPPERS
-            self._of[row.name] = -row.name if wrapped else short
+            short: int | None = self._shorts.get(row.name)
+            wrapped = short is not None and self._trace.text([short])[short] in WRAPPERS
+            self._of[row.name] = -row.name if short is None or wrapped else short
         return self._of[row.name]
 
     def texts(self, keys: Iterable[Key]) -> dict[Key, str]:
@@ -127,6 +128,7 @@ class _Places:
         self._by = by
 
     def key(self, row: Tallied) -> Key:
+        assert row.place is not None  # only a census by name or category does without places
         process, device, context, stream = row.place
         pid = pid_of(process) if process >= 0 else -1
         if self._by == "process":

@@ -1,13 +1,17 @@
-"""Quantiles of durations from counts by bucket: exact where a bucket holds one value, within 0.4 % elsewhere.
+"""Quantiles of durations from how often each came: exact, or within 0.4 % where durations had to share buckets.
 
-A bucket is never wider than 1/256 of the durations in it, and below 1,024 ns each duration has its own. Each counts
-its durations and keeps their least and greatest, so that a clock that ticks every 32 ns, as on Hopper, gives exact
-quantiles up to 8 microseconds, and any bucket in which all durations are the same gives them at any length.
+Distinct durations are counted one by one. Where there would be too many, as with a clock that ticks in nanoseconds,
+they go into buckets. A bucket is never wider than 1/256 of the durations in it, and below 1,024 ns each duration has
+its own. Each counts its durations and keeps their least and greatest, so that a clock that ticks every 32 ns, as on
+Hopper, gives exact quantiles up to 8 microseconds, and a bucket in which all durations are the same at any length.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from itertools import accumulate
+from operator import mul
 from typing import NamedTuple
 
 _EXACT_BITS = 10
@@ -44,34 +48,59 @@ class Quantile(NamedTuple):
 
 
 class Histogram:
-    """Durations by bucket. Their count, sum, least and greatest are exact."""
+    """Durations and how often each came; by bucket where there are too many of them. Count and sum are exact."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: dict[int, int] | None = None) -> None:
+        self._counts = counts or {}
         self._buckets: dict[int, list[int]] = {}
-        self.count = 0
-        self.total = 0
+        self._steps: tuple[list[int], list[int]] | None = None
+        self.count = sum(self._counts.values())
+        self.total = sum(map(mul, self._counts, self._counts.values()))
 
-    def add(self, bucket: int, count: int, total: int, least: int, most: int) -> None:
+    def add(self, duration: int, count: int) -> None:
+        """Adds `count` launches of one duration."""
+        self._counts[duration] = self._counts.get(duration, 0) + count
+        self.count += count
+        self.total += count * duration
+
+    def add_bucket(self, bucket: int, count: int, total: int, least: int, most: int) -> None:
         """Adds `count` durations of one bucket, whose sum is `total`. The same bucket may come again."""
         self.count += count
         self.total += total
-        known = self._buckets.get(bucket)
-        if known is None:
-            self._buckets[bucket] = [count, least, most]
+        self._put(bucket, count, least, most)
+
+    def merge(self, other: Histogram) -> None:
+        """Adds all that `other` has, which stays as it is."""
+        self.count += other.count
+        self.total += other.total
+        if not self._counts:
+            self._counts = other._counts.copy()
         else:
-            known[0] += count
-            known[1] = min(known[1], least)
-            known[2] = max(known[2], most)
+            for duration, count in other._counts.items():
+                self._counts[duration] = self._counts.get(duration, 0) + count
+        for bucket, (count, least, most) in other._buckets.items():
+            self._put(bucket, count, least, most)
+
+    def coarsen(self) -> None:
+        """Puts all durations into buckets: memory is bounded from here on, and quantiles are within 0.4 %."""
+        for duration, count in self._counts.items():
+            self._put(bucket_of(duration), count, duration, duration)
+        self._counts = {}
+
+    @property
+    def distinct(self) -> int:
+        """Durations that are kept one by one."""
+        return len(self._counts)
 
     @property
     def least(self) -> int:
         """The shortest of them; 0 of none."""
-        return min((least for _, least, _ in self._buckets.values()), default=0)
+        return min((*self._counts, *(least for _, least, _ in self._buckets.values())), default=0)
 
     @property
     def most(self) -> int:
         """The longest of them; 0 of none."""
-        return max((most for _, _, most in self._buckets.values()), default=0)
+        return max((*self._counts, *(most for _, _, most in self._buckets.values())), default=0)
 
     def median(self) -> Quantile:
         """The middle duration; the mean of the two middle ones where their number is even."""
@@ -83,8 +112,31 @@ class Histogram:
         rank = max(0, math.ceil(share * self.count - 1e-9) - 1)
         return self._ranked((rank,))[0]
 
+    def _put(self, bucket: int, count: int, least: int, most: int) -> None:
+        known = self._buckets.get(bucket)
+        if known is None:
+            self._buckets[bucket] = [count, least, most]
+        else:
+            known[0] += count
+            known[1] = min(known[1], least)
+            known[2] = max(known[2], most)
+
     def _ranked(self, ranks: tuple[int, ...]) -> list[Quantile]:
         """The durations with these ranks, counted from 0, in rising order."""
+        if not self.count:
+            return [Quantile(0, 0)] * len(ranks)
+        if self._buckets and self._counts:
+            self.coarsen()
+        return self._by_bucket(ranks) if self._buckets else self._exactly(ranks)
+
+    def _exactly(self, ranks: tuple[int, ...]) -> list[Quantile]:
+        if self._steps is None or self._steps[1][-1] != self.count:
+            durations = sorted(self._counts)
+            self._steps = durations, list(accumulate(map(self._counts.__getitem__, durations)))
+        durations, reached = self._steps
+        return [Quantile(durations[bisect_right(reached, rank)], 0) for rank in ranks]
+
+    def _by_bucket(self, ranks: tuple[int, ...]) -> list[Quantile]:
         found: list[Quantile] = []
         before = 0
         for bucket in sorted(self._buckets):
@@ -92,7 +144,7 @@ class Histogram:
             while len(found) < len(ranks) and ranks[len(found)] < before + count:
                 found.append(_within(ranks[len(found)] - before, count, least, most))
             before += count
-        return found or [Quantile(0, 0)] * len(ranks)
+        return found
 
 
 def _within(rank: int, count: int, least: int, most: int) -> Quantile:
