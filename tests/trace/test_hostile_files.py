@@ -272,6 +272,17 @@ def test_a_process_that_is_no_number_is_that_of_the_calls(tmp_path: Path, value:
         assert [note.code for note in trace.notes if note.code == "no_process"] == ["no_process"]
 
 
+def test_bytes_in_the_place_of_a_text_are_told(tmp_path: Path) -> None:
+    file = small(tmp_path / "t.sqlite").annotation("a", 50, 150).close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE NVTX_EVENTS SET text = x'00ff'")
+    connection.close()
+    for words in (["nvtx", str(file)], ["export", str(file), str(tmp_path / "o.json")]):
+        result = CliRunner().invoke(app, words)
+        assert isinstance(result.exception, UserError)
+        assert "damaged: annotations.text has values that are no text" in str(result.exception)
+
+
 def test_a_fault_of_the_program_is_not_put_on_the_file(tmp_path: Path) -> None:
     file = small(tmp_path / "t.sqlite").close()
     with open_trace(file) as trace:

@@ -9,10 +9,7 @@ from proctor.rows import UserError
 from proctor.trace.trace import Trace
 from proctor.trace.views import VIEWS, quoted
 
-_NOT_WHOLE = {
-    *(("strings", "text"), ("annotations", "text"), ("diagnostics", "text"), ("processes", "name")),
-    ("kernels", "reported_occupancy"),
-}
+_TEXTS = {("strings", "text"), ("annotations", "text"), ("diagnostics", "text"), ("processes", "name")}
 _SMALL = {"device", "context"}
 """CUPTI gives these as 32 bits."""
 
@@ -24,18 +21,22 @@ def misplaced(trace: Trace) -> UserError | None:
         UserError: the file is damaged in another way.
     """
     for view, (_, columns) in VIEWS.items():
-        names = [name for name in columns if (view, name) not in _NOT_WHOLE]
-        wrong = ", ".join(f"max({_wrong(name)})" for name in names)
-        for name, found in zip(names, next(trace.rows(f"SELECT {wrong} FROM {view}")), strict=True):
+        wrong = ", ".join(f"max({_wrong(view, name)})" for name in columns)
+        for name, found in zip(columns, next(trace.rows(f"SELECT {wrong} FROM {view}")), strict=True):
             if found:
-                what = f"{view}.{name} has values that are no whole numbers, or far too large"
+                kind = "text" if (view, name) in _TEXTS else "whole numbers, or far too large"
+                what = f"{view}.{name} has values that are no {kind}"
                 return UserError(
                     f"the file is damaged: {what}", where=str(trace.path), fix="export it again with `nsys export`"
                 )
     return None
 
 
-def _wrong(name: str) -> str:
+def _wrong(view: str, name: str) -> str:
     column = quoted(name)
+    if (view, name) in _TEXTS:
+        return f"typeof({column}) NOT IN ('text', 'null')"
+    if name == "reported_occupancy":
+        return f"typeof({column}) NOT IN ('integer', 'real', 'null')"
     large = f" OR {column} NOT BETWEEN -2147483648 AND 2147483647" if name in _SMALL else ""
     return f"typeof({column}) NOT IN ('integer', 'null'){large}"
