@@ -222,8 +222,10 @@ class Times:
         one after another."""
         bits, mask, seen = self._layout.duration_bits, self._layout.mask, self.seen
         for key, start in zip(keys, starts, strict=True):
-            group = key >> bits
-            at = seen[group] if group in seen else self._new(group, start)
+            try:
+                at = seen[key >> bits]
+            except KeyError:
+                at = self._new(key >> bits, start)
             end = start + (key & mask)
             if end > at.last:
                 at.last = end
