@@ -36,9 +36,15 @@ demo: setup
 	$(BIN)/proctor demo --out demo-run
 	@echo "demo done: open demo-run/run/report.html"
 
-# Three at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start.
+# Several at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start. Tests
+# with a Ray of their own come last, two at a time: each is a dozen processes.
 test: setup setup-vllm
-	$(BIN)/pytest --numprocesses 3 --dist loadfile $(PYTEST_ARGS)
+ifdef PYTEST_ARGS
+	$(BIN)/pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+else
+	$(BIN)/pytest --numprocesses 3 --dist loadfile -m "not ray"
+	$(BIN)/pytest --numprocesses 2 --dist loadfile -m ray
+endif
 	@echo "tests done"
 
 lint: setup
