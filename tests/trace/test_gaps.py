@@ -76,6 +76,11 @@ def test_a_copy_on_another_stream_fills_the_gap(tmp_path: Path) -> None:
     assert (gap.start, gap.end, gap.before.name, gap.before.stream) == (95, 100, "memset", 9)
 
 
+def test_work_before_the_clocks_zero_counts_like_any_other(tmp_path: Path) -> None:
+    gap = only(Export(tmp_path / "t.sqlite").kernel("a", -100, -60).kernel("b", -20, 0))
+    assert (gap.start, gap.end) == (-60, -20)
+
+
 def test_each_device_has_its_own_idle_time(tmp_path: Path) -> None:
     export = Export(tmp_path / "t.sqlite")
     for device in (0, 1):

@@ -45,58 +45,44 @@ def traffic_knobs(spec: AuditSpec, batch_size: int, *, most_top: int = 0, sample
     batches = tuple(size for size in spec.batches or _powers(batch_size) if size <= batch_size)
     company = batch_size > 1
     return (
-        Knob(name="batch", what="rows asked at once", place="traffic", baseline=1, values=batches, ordered=True),
-        Knob(
-            name="neighbours",
-            what="what else is in the batch: other rows, copies of the same row, or long prompts",
-            place="traffic",
-            baseline="others",
-            values=("copies", "long") if company else (),
+        _knob("batch", 1, batches, "rows asked at once", ordered=True),
+        _knob(
+            "neighbours",
+            "others",
+            ("copies", "long") if company else (),
+            "what else is in the batch: other rows, copies of the same row, or long prompts",
         ),
-        Knob(
-            name="order",
-            what="order in which the rows come",
-            place="traffic",
-            baseline="natural",
-            values=("reversed", "shuffled") if company else (),
-        ),
-        Knob(
-            name="prefix",
-            what="words of a text in front of every prompt, shared by all rows of a batch",
-            place="traffic",
-            baseline=0,
-            values=tuple(spec.prefix_words),
+        _knob("order", "natural", ("reversed", "shuffled") if company else (), "order in which the rows come"),
+        _knob(
+            "prefix",
+            0,
+            tuple(spec.prefix_words),
+            "words of a text in front of every prompt, shared by all rows of a batch",
             ordered=True,
         ),
-        Knob(
-            name="cache",
-            what="warm: every row was asked before, by the same engine",
-            place="traffic",
-            baseline="cold",
-            values=("warm",),
+        _knob("cache", "cold", ("warm",), "warm: every row was asked before, by the same engine"),
+        _knob("logprobs", True, (False,), "whether log-probabilities are asked for (the observer effect)"),
+        _knob(
+            "top",
+            TOP,
+            (MORE_TOP,) if most_top >= MORE_TOP else (),
+            "how many of the most likely tokens are asked for at each position (the observer effect)",
         ),
-        Knob(
-            name="logprobs",
-            what="whether log-probabilities are asked for (the observer effect)",
-            place="traffic",
-            baseline=True,
-            values=(False,),
-        ),
-        Knob(
-            name="top",
-            what="how many of the most likely tokens are asked for at each position (the observer effect)",
-            place="traffic",
-            baseline=TOP,
-            values=(MORE_TOP,) if most_top >= MORE_TOP else (),
-        ),
-        Knob(
-            name="seed",
-            what="seed of the draws: added to the spec's",
-            place="traffic",
-            baseline=0,
-            values=(1,) if sampled else (),
-            control=True,
-        ),
+        _knob("seed", 0, (1,) if sampled else (), "seed of the draws: added to the spec's", control=True),
+    )
+
+
+def _knob(
+    name: str,
+    baseline: Value,
+    values: tuple[Value, ...],
+    what: str,
+    *,
+    ordered: bool = False,
+    control: bool = False,
+) -> Knob:
+    return Knob(
+        name=name, what=what, place="traffic", baseline=baseline, values=values, ordered=ordered, control=control
     )
 
 

@@ -197,10 +197,7 @@ _SOURCES = {
     Kind.COPY: _Source("copies", (*_PLACE, "v.bytes", "v.kind", "v.source_kind", "v.target_kind"), _copy),
     Kind.MEMSET: _Source("memsets", (*_PLACE, "v.bytes", "v.value", "v.memory_kind"), _memset),
     Kind.SYNC: _Source("syncs", (*_PLACE, "v.kind"), _sync),
-    # CUPTI writes 0 where it could not collect a graph's times (CUpti_ActivityGraphTrace2).
-    Kind.GRAPH: _Source(
-        "graphs", (*_PLACE, "v.graph", "v.graph_execution"), _graph, where='v.start > 0 AND v."end" > 0'
-    ),
+    Kind.GRAPH: _Source("graphs", (*_PLACE, "v.graph", "v.graph_execution"), _graph, where='v."end" IS NOT NULL'),
     Kind.RANGE: _Source("annotations", _ANNOTATION, _range, where=f"v.kind IN ({PUSH_POP}, {START_END})"),
     Kind.MARK: _Source("annotations", _ANNOTATION, _mark, where=f"v.kind = {MARK}"),
     Kind.CALL: _Source("calls", (*_TIMES, "v.thread", "v.name", "v.correlation", "v.result"), _call),

@@ -119,5 +119,5 @@ def busy_in_any_order(trace: Trace, view: str, columns: Sequence[str] = STREAM, 
 def rows_in_order(trace: Trace, view: str, columns: Sequence[str], scope: Scope = WHOLE) -> Iterator[tuple[int, ...]]:
     """(start, end, *columns) of what ran in `scope`, by start, in bounded memory; rows without times are left out."""
     parameters: Mapping[str, object] = dict(scope.parameters)
-    where = f'v."end" >= v.start AND v."end" > 0 AND {scope.sql}'
+    where = f'v."end" >= v.start AND {scope.sql}'
     return in_order(trace, Query(view, ("v.start", 'v."end"', *columns), where=where, parameters=parameters))
