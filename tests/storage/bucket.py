@@ -95,7 +95,7 @@ class _Handler(S3Handler):
     def _send_file(
         self, status: HTTPStatus, file: Any, start: int, length: int, headers: Any, include_body: Any
     ) -> None:
-        """The base reads the tag by path after it opened the file: after a write in between it tags old bytes as new."""
+        """The base reads the tag by path after it opened the file: a write in between gives old bytes a new tag."""
         if not _is_still(file, Path(file.name)):
             headers["ETag"] = f'"{hashlib.file_digest(file, "md5").hexdigest()}"'
         super()._send_file(status, file, start, length, headers, include_body)
