@@ -33,6 +33,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
         baseline: its value in the baseline arm; None leaves it as it is.
         values: what it is turned to, one arm each.
         ordered: values are numbers, so a threshold can be searched between two of them.
+        listed: of an ordered one: there is nothing between `values` and `baseline` (1, 2, 4 devices).
         control: turning it must change outputs (another number format): an instrument that sees nothing then is blind.
         key: where it is turned, if not under its name; in options a dot goes into a mapping
             (``compilation_config.mode``).
@@ -46,6 +47,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     baseline: Value = None
     values: tuple[Value, ...] = ()
     ordered: bool = False
+    listed: bool = False
     control: bool = False
     key: str = ""
     untried: tuple[tuple[str, str], ...] = ()

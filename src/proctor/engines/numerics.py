@@ -26,6 +26,7 @@ class PlantedKnob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: tuple[Value, ...] = ()
     env: bool = False
     ordered: bool = False
+    listed: bool = False
     slower: float = 1.0
 
 
@@ -34,6 +35,9 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ulps: float = 0.0
     nats: float = 0.0
+    loses: float = 0.0
+    nan: bool = False
+    blind: bool = False
     noise: bool = False
     batch: int = 1
     prefix: int = 0
@@ -45,6 +49,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     served: int = 0
     step: int = 0
     observed: bool | None = None
+    stops: bool | None = None
     top: int = 0
     knobs: dict[str, Value] = {}
     at_least: dict[str, float] = {}
@@ -67,6 +72,8 @@ class Numerics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: Literal["words", "characters"] = "words"
     decimals: int | None = None
     digits: int | None = None
+    text_only: bool = False
+    fixed_seed: int | None = None
     settings: dict[str, Value] = {}
     knobs: tuple[PlantedKnob, ...] = ()
     effects: tuple[Effect, ...] = ()

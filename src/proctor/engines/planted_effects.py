@@ -130,7 +130,11 @@ def _rows(batch: Sequence[Request], unit: str) -> list[_Row]:
 def _as_asked(effect: Effect, request: Request) -> bool:
     sampling = request.sampling
     observed = sampling.logprobs or sampling.top_logprobs > 0
-    return effect.observed in (None, observed) and sampling.top_logprobs >= effect.top
+    return (
+        effect.observed in (None, observed)
+        and effect.stops in (None, bool(sampling.stop))
+        and sampling.top_logprobs >= effect.top
+    )
 
 
 def _number(value: object) -> float:

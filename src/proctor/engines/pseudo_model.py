@@ -15,6 +15,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proctor.engines.numerics import Effect, Numerics
 from proctor.engines.sampling import row_seed
 from proctor.rows import Request, Response
@@ -67,7 +69,8 @@ class PseudoModel:
     def answer(self, request: Request, strikes: Sequence[Strike]) -> Response:
         """The answer to a row that is hit by `strikes`."""
         sampling = request.sampling
-        state = row_digest(request, self._numerics.seed)
+        blind = any(strike.effect.blind for strike in strikes)
+        state = row_digest(replace(request, images=()) if blind else request, self._numerics.seed)
         own_length = self._length(state)
         count = len(sampling.forced) or min(own_length, sampling.max_tokens)
         tokens: list[int] = []
@@ -77,13 +80,18 @@ class PseudoModel:
             found = self._position(state, step, strikes)
             token = sampling.forced[step] if sampling.forced else self._choose(found, request, step)
             tokens.append(token)
+            if any(strike.effect.nan and step >= strike.effect.step for strike in strikes):
+                found = found._replace(logprobs=(math.nan,) * CANDIDATES, other=math.nan)
             logprobs.append(self._told(_logprob_of(found, token)))
             top.append(self._top(found, sampling.top_logprobs))
             state = _digest(state, token.to_bytes(8, "big"))
         reason: FinishReason = "stop" if count >= own_length else "length"
+        text = self._text(tokens)
+        if self._numerics.text_only:
+            return Response(id=request.id, text=text, finish_reason=reason)
         return Response(
             id=request.id,
-            text=self._text(tokens),
+            text=text,
             token_ids=tuple(tokens),
             logprobs=tuple(logprobs) if sampling.logprobs else None,
             top_logprobs=tuple(top) if sampling.top_logprobs else None,
@@ -101,13 +109,12 @@ class PseudoModel:
             effect = strike.effect
             if step >= effect.step:
                 size = effect.ulps * self._ulp + effect.nats
+                logits[0] -= effect.loses
                 logits = _disturbed(logits, size, _digest(state, bytes([strike.number]), strike.nonce))
         tail = logits[-1] - _TAIL
         total = math.log(math.fsum(math.exp(logit) for logit in (*logits, tail)))
-        others = self._numerics.vocabulary - CANDIDATES
-        return _Position(
-            ids, tuple(self._rounded(logit - total) for logit in logits), self._rounded(tail - math.log(others) - total)
-        )
+        other = tail - math.log(self._numerics.vocabulary - CANDIDATES)
+        return _Position(ids, tuple(self._rounded(logit - total) for logit in logits), self._rounded(other - total))
 
     def _exact(self, state: bytes) -> tuple[tuple[int, ...], list[float]]:
         """Candidates with their true logits, in order of probability."""
@@ -134,9 +141,14 @@ class PseudoModel:
         scores = list(found.logprobs)
         temperature = request.sampling.temperature
         if temperature > 0:
-            draws = random.Random(row_seed(request) + step)  # noqa: S311 (nothing secret)
+            draws = random.Random(self._seed(request) + step)  # noqa: S311 (nothing secret)
             scores = [score / temperature - math.log(-math.log(draws.random() or 0.5)) for score in scores]
         return found.ids[max(range(CANDIDATES), key=lambda number: scores[number])]
+
+    def _seed(self, request: Request) -> int:
+        fixed = self._numerics.fixed_seed
+        asked = request.sampling if fixed is None else replace(request.sampling, seed=fixed)
+        return row_seed(replace(request, sampling=asked))
 
     def _top(self, found: _Position, wanted: int) -> tuple[tuple[int, float], ...]:
         ranked = sorted(zip(found.ids, found.logprobs, strict=True), key=lambda pair: (-pair[1], pair[0]))

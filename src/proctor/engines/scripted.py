@@ -11,7 +11,7 @@ import msgspec
 from proctor.engines.base import EngineConfig, Feed, Reporter
 from proctor.engines.faults import claim
 from proctor.engines.numerics import Numerics
-from proctor.engines.planted_effects import Effects
+from proctor.engines.planted_effects import Effects, prompt_units
 from proctor.engines.pseudo_model import ULPS, PseudoModel
 from proctor.engines.refusal import Refused, rejected
 from proctor.rows import Request, Response, TextPart, UserError
@@ -122,6 +122,7 @@ class _Exam:
         self._model = PseudoModel(numerics, dtype)
         self._effects = Effects(numerics, dtype)
         self._vocabulary = numerics.vocabulary
+        self._unit = numerics.unit
 
     @property
     def slowdown(self) -> float:
@@ -130,7 +131,8 @@ class _Exam:
     def __call__(self, batch: Sequence[Request]) -> Iterator[Response]:
         for request, strikes in zip(batch, self._effects.strikes(batch), strict=True):
             if all(0 <= token < self._vocabulary for token in request.sampling.forced):
-                yield self._model.answer(request, strikes)
+                length = len(prompt_units(request, self._unit))
+                yield msgspec.structs.replace(self._model.answer(request, strikes), prompt_tokens=length)
             else:
                 refusal = rejected(f"a forced token is not one of the {self._vocabulary}")
                 yield refusal.response(request.id)

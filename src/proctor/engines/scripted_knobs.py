@@ -13,6 +13,9 @@ from proctor.engines.pseudo_model import CANDIDATES
 from proctor.engines.scripted import options_of
 from proctor.engines.surroundings import Site
 
+_OTHERS = {"bfloat16": ("float16", "float32"), "float16": ("bfloat16", "float32")}
+"""Number formats that a half-precision one is turned to; any other is turned to both of those."""
+
 
 def knobs(config: EngineConfig, env: Mapping[str, str], site: Site) -> tuple[Knob, ...]:  # noqa: ARG001 (the contract)
     """A fresh process always; the rest where there are numerics."""
@@ -24,7 +27,7 @@ def knobs(config: EngineConfig, env: Mapping[str, str], site: Site) -> tuple[Kno
         what="number format of the model",
         place="config",
         baseline=config.dtype,
-        values=tuple(name for name in ("bfloat16", "float16") if name != config.dtype),
+        values=_OTHERS.get(config.dtype, ("bfloat16", "float16")),
         control=True,
     )
     return (*(_declared(knob, numerics, env) for knob in numerics.knobs), formats, RESTART)
@@ -35,6 +38,9 @@ def capabilities(config: EngineConfig, env: Mapping[str, str], site: Site) -> Ca
     numerics = options_of(config).numerics
     if numerics is None:
         return Capabilities(logprobs=False, why_no_replay="scripted answers have no tokens")
+    if numerics.text_only:
+        cached = any(effect.warm for effect in numerics.effects)
+        return Capabilities(logprobs=False, caches_prompts=cached, why_no_replay="only texts are told")
     return Capabilities(
         token_ids=True,
         top_logprobs=CANDIDATES,
@@ -53,5 +59,6 @@ def _declared(knob: PlantedKnob, numerics: Numerics, env: Mapping[str, str]) -> 
         baseline=now,
         values=tuple(value for value in (knob.default, *knob.values) if value != now),
         ordered=knob.ordered,
+        listed=knob.listed,
         key="" if knob.env else f"numerics.settings.{knob.name}",
     )

@@ -51,6 +51,7 @@ def _parallel(config: EngineConfig, gpus: int) -> Knob:
         baseline=now,
         values=values,
         ordered=True,
+        listed=True,
         untried=() if values else (("", "there is one device"),),
     )
 

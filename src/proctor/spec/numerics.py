@@ -25,6 +25,8 @@ class PlantedKnobSpec(SpecModel):
     """It is an environment variable of that name; else an entry of ``numerics.settings``."""
     ordered: bool = False
     """Its values are numbers, between which a threshold can be searched."""
+    listed: bool = False
+    """Of an ordered one: there is nothing between its values (1, 2, 4 devices)."""
     slower: float = Field(default=1.0, gt=0)
     """A row takes so many times ``row_ms`` while the knob is not at its default."""
 
@@ -36,6 +38,12 @@ class EffectSpec(SpecModel):
     """How far every logit moves, at most: in units in the last place of a logit of 4 in the engine's number format."""
     nats: float = Field(default=0.0, ge=0)
     """How far it moves beyond that, whatever the number format. 1e-6 flips near-ties only, 3 gives wrong answers."""
+    loses: float = Field(default=0.0, ge=0)
+    """How much the most likely token loses (nats): another one is chosen wherever that is more than its lead."""
+    nan: bool = False
+    """The log-probabilities that are told are no numbers; the tokens stay as they are."""
+    blind: bool = False
+    """The row is answered as if its images were not there; from the first token on, whatever ``step`` says."""
     noise: bool = False
     """It moves to somewhere else each time (run-to-run); else always to the same place, as another kernel does."""
     batch: int = Field(default=1, ge=1, le=MOST)
@@ -58,6 +66,8 @@ class EffectSpec(SpecModel):
     """Only from this token of an answer on, counted from 0."""
     observed: bool | None = None
     """Only for requests that ask for log-probabilities (true), or only for those that do not (false)."""
+    stops: bool | None = None
+    """Only for requests with a text that ends the answer (true), or only for those without (false)."""
     top: Count = 0
     """Only for requests that ask for at least so many of the most likely tokens."""
     knobs: dict[str, Value] = {}
@@ -97,6 +107,10 @@ class NumericsSpec(SpecModel):
     """Round the log-probabilities that are told to so many decimals."""
     digits: int | None = Field(default=None, ge=1, le=17)
     """Round them to so many significant digits."""
+    text_only: bool = False
+    """Tell the text, and neither tokens nor log-probabilities."""
+    fixed_seed: int | None = Field(default=None, ge=0, le=MOST_ID)
+    """Draw with this seed, whatever a request asks for."""
     settings: dict[str, Value] = {}
     """What the planted knobs stand at, if not at their defaults."""
     knobs: list[PlantedKnobSpec] = []
