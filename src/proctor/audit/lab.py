@@ -95,6 +95,8 @@ class Lab:
     def comparison(self, arm: str, against: str | None = None) -> Comparison:
         """An arm against its reference, over the rounds that both sat in."""
         reference = self.arms[arm].against if against is None else against
+        if reference == arm:
+            return self.repeats(arm)
         key = (arm, reference)
         if key not in self._compared:
             self._compared[key] = self._compare(arm, reference, self.shared_rounds(arm, reference))

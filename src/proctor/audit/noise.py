@@ -74,11 +74,12 @@ def _only_the_first(lab: Lab, planned: Sequence[Arm]) -> bool:
 
 
 def _threshold(lab: Lab, further: Further, planned: Sequence[Arm], noisy: Sequence[str]) -> Threshold | None:
-    tried = {int(arm.changes["batch"] or 1): arm.name in noisy for arm in planned if list(arm.changes) == ["batch"]}
+    sizes = [arm for arm in planned if list(arm.changes) == ["batch"] and lab.repeats(arm.name).rows]
+    tried = {int(arm.changes["batch"] or 1): arm.name in noisy for arm in sizes}
 
     def at(size: int) -> bool | None:
         arm = further.arm({"batch": size}, layer="traffic")
-        return is_noisy(lab, arm.name) if further.sit(arm) else None
+        return is_noisy(lab, arm.name) if further.sit(arm) and lab.repeats(arm.name).rows else None
 
     found = bisected({1: False, **tried}, at)
     return None if found is None else threshold("batch", *found)
@@ -87,5 +88,5 @@ def _threshold(lab: Lab, further: Further, planned: Sequence[Arm], noisy: Sequen
 def _quieted(lab: Lab, further: Further, loudest: Arm) -> Iterator[str]:
     for knob, value in switches(lab):
         arm = further.arm({**loudest.changes, knob.name: value}, against="")
-        if further.sit(arm) and not is_noisy(lab, arm.name):
+        if further.sit(arm) and lab.repeats(arm.name).rows and not is_noisy(lab, arm.name):
             yield name_of({knob.name: value})

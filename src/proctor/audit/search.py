@@ -93,7 +93,7 @@ class Search:
             against=arm.against,
             layer=arm.layer,
             causes=causes,
-            steady=all(one.differs for one in self._lab.by_round(arm.name)),
+            steady=all(one.differs for one in self._lab.by_round(arm.name) if one.rows),
             thresholds=tuple(found for found in thresholds if found is not None),
             switches=tuple(ends),
             dampers=tuple(dampens),
@@ -101,6 +101,10 @@ class Search:
 
     def _shows(self, arm: Arm) -> bool:
         return self._lab.comparison(arm.name).differs
+
+    def _told(self, arm: Arm) -> bool | None:
+        """Whether an arm that has sat shows an effect; None where it has no answers to tell by."""
+        return self._shows(arm) if self._lab.comparison(arm.name).rows else None
 
     def _causes(self, arm: Arm) -> tuple[str, ...]:
         """What differs between an arm and its reference, and what had to be turned in both for it to show."""
@@ -112,23 +116,23 @@ class Search:
     def _needed(self, arm: Arm, condition: str) -> bool:
         """Whether the effect is gone without the condition that both the arm and its reference have."""
         plain = self._further.arm({name: value for name, value in arm.changes.items() if name != condition})
-        return self._further.sit(plain) and not self._shows(plain)
+        return self._further.sit(plain) and self._told(plain) is False
 
     # --- where an effect begins
 
     def _threshold(self, knob: Knob, arm: Arm, planned: Sequence[Arm]) -> Threshold | None:
         others = {name: value for name, value in arm.changes.items() if name != knob.name}
-        tried = {_number(knob.baseline): False, _number(arm.changes[knob.name]): True}
+        tried: dict[int, bool | None] = {_number(knob.baseline): False, _number(arm.changes[knob.name]): True}
         for one in planned:
             rest = {name: value for name, value in one.changes.items() if name != knob.name}
             if knob.name in one.changes and rest == others and one.against:
-                tried[_number(one.changes[knob.name])] = self._shows(one)
+                tried[_number(one.changes[knob.name])] = self._told(one)
 
         def has_effect(value: int) -> bool | None:
             at = self._at(arm, knob, value)
-            return self._shows(at) if self._further.sit(at, rounds=1) else None  # there is no noise to be averaged
+            return self._told(at) if self._further.sit(at, rounds=1) else None  # there is no noise to be averaged
 
-        found = bisected(tried, has_effect)
+        found = bisected({value: shows for value, shows in tried.items() if shows is not None}, has_effect)
         if found is None:
             return None
         lengths = [self._tokens(self._at(arm, knob, value), knob) for value in found]

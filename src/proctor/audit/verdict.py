@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -12,18 +12,22 @@ from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Comparison, Design, Rate, Threshold, Verdict
 from proctor.audit.noise import Noise
 from proctor.audit.search import Effect, Found
+from proctor.audit.unanswered import gaps, silent_arms, unanswered
 
 Nature = Literal["rounding", "wrong results", "unknown"]
+_MOST_ARMS = 3
+"""Arms that a sentence names; all of them are in the lists beside it."""
 
 
 def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown") -> Verdict:
     """What the audit found, never more than its arms support."""
+    silent = dict(silent_arms(lab))
     base = Verdict(
         kind="could not tell",
-        sentence="Could not tell: no row got an answer twice.",
-        untried=(*design.untried, *found.not_tried),
+        sentence=_of_silence(lab),
+        untried=(*design.untried, *found.not_tried, *silent.items()),
         ruled_out=tuple(_ruled_out(lab, design, found)),
-        evidence=(*_evidence(lab, found), *_blindness(lab, design)),
+        evidence=(*_evidence(lab, found), *gaps(lab), *_blindness(lab, design, silent)),
     )
     if not lab.repeats(BASELINE).rows:
         return base
@@ -34,7 +38,11 @@ def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown
             base, kind="run-to-run", sentence=_of_noise(lab, found.noise), thresholds=thresholds, causes=causes
         )
     if not found.effects:
-        return replace(base, kind="no effect found", sentence=_of_nothing(lab, design))
+        missing = {arm.name: silent[arm.name] for arm in design.arms if arm.name in silent and arm.layer != "control"}
+        sentence = _of_nothing(lab, design)
+        if missing:  # a knob that was wanted and cannot be judged is no knob without effect
+            return replace(base, sentence=f"Could not tell: {_of_missing(missing)}. The rest: {sentence}")
+        return replace(base, kind="no effect found", sentence=sentence)
     return replace(
         base,
         kind=_kind(found.effects),
@@ -51,8 +59,27 @@ def _kind(effects: Sequence[Effect]) -> Literal["isolated", "not isolated", "obs
     return "observer" if all(effect.layer == "observer" for effect in effects) else "isolated"
 
 
+def _of_silence(lab: Lab) -> str:
+    why = unanswered(lab, BASELINE)
+    return f"Could not tell: no row got an answer twice{why and f'; {why}'}."
+
+
+def _of_missing(silent: Mapping[str, str]) -> str:
+    """Arms in which nothing was answered, those with the same reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for arm, why in silent.items():
+        by_reason.setdefault(why, []).append(arm)
+    return "; ".join(f"in {_listed(arms)} {why}" for why, arms in by_reason.items())
+
+
+def _listed(arms: Sequence[str]) -> str:
+    more = len(arms) - _MOST_ARMS
+    return ", ".join(arms[:_MOST_ARMS]) + (f" and {more} more" if more > 0 else "")
+
+
 def _of_nothing(lab: Lab, design: Design) -> str:
-    compared = [lab.comparison(arm.name) for arm in design.arms if arm.against and arm.layer != "control"]
+    judged = [lab.comparison(arm.name) for arm in design.arms if arm.against and arm.layer != "control"]
+    compared = [one for one in judged if one.rows]
     rows = sum(one.rows for one in compared)
     digits = min((one.digits for one in compared if one.digits), default=None)
     how = "bit for bit" if digits is None else f"to the {digits} digits that were sent"
@@ -150,7 +177,7 @@ def _ruled_out(lab: Lab, design: Design, found: Found) -> list[str]:
     clean = {name: seen for name, seen in by_knob.items() if name not in guilty and not any(c.differs for c in seen)}
     told = []
     for name, seen in clean.items():
-        rate = seen[-1].text_equal
+        rate = next((one.text_equal for one in reversed(seen) if one.text_equal is not None and one.rows), None)
         if rate is not None and rate.of:
             told.append(
                 f"{name}: {rate.hits} of {rate.of} answers equal, up to {_percent(not_excluded(rate))} not excluded"
@@ -160,8 +187,8 @@ def _ruled_out(lab: Lab, design: Design, found: Found) -> list[str]:
 
 def _evidence(lab: Lab, found: Found) -> list[str]:
     told = []
-    if not found.noise.arms:
-        again = lab.comparison(REPEAT, BASELINE)
+    again = lab.comparison(REPEAT, BASELINE)
+    if not found.noise.arms and again.rows:
         told.append(f"asked again with nothing changed: {again.rows} of {again.rows} pairs of answers are equal")
     for effect in found.effects:
         seen = lab.by_round(effect.arm)
@@ -177,12 +204,13 @@ def _evidence(lab: Lab, found: Found) -> list[str]:
     return told
 
 
-def _blindness(lab: Lab, design: Design) -> list[str]:
+def _blindness(lab: Lab, design: Design, silent: Collection[str]) -> list[str]:
     """Controls that had to show and did not: what this audit cannot see."""
     return [
         f"control {arm.name} was not seen: this engine shows too little for an effect of that size"
         for arm in design.arms
-        if arm.layer == "control" and lab.has_sat(arm.name) and not lab.comparison(arm.name).differs
+        if arm.layer == "control" and lab.has_sat(arm.name) and arm.name not in silent
+        if not lab.comparison(arm.name).differs
     ]
 
 
