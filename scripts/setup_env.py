@@ -1,6 +1,6 @@
 """Makes one of the project's environments with plain pip: ``python setup_env.py main|vllm DIRECTORY``.
 
-``main`` is the package with its extras ``transformers`` and ``dev``. ``vllm`` is vLLM's CPU build alone: it pins its
+``main`` is the package with its extras ``transformers``, ``transfer`` and ``dev``. ``vllm`` is vLLM's CPU build alone: it pins its
 own torch stack, so it never shares an environment with anything else. torch's CPU wheel is taken where the platform's
 index offers one under the plain version; elsewhere PyTorch's own CPU index is asked.
 """
@@ -35,7 +35,7 @@ def main() -> None:
     pip = (str(python), "-m", "pip")
     install_torch(pip)
     if arguments.kind == "main":
-        run(*pip, "install", "--quiet", "--editable", ".[transformers,dev]")
+        run(*pip, "install", "--quiet", "--editable", ".[transformers,transfer,dev]")
     else:
         run(*pip, "install", "--quiet", VLLM)
         run(*pip, "uninstall", "--quiet", "--yes", *VLLM_UNUSABLE)
