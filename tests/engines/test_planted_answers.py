@@ -1,4 +1,4 @@
-"""What may be planted besides shifted logits: lost tokens, blindness, NaN, stop texts, seeds, servers that tell less."""
+"""What is planted besides shifted logits: lost tokens, blindness, NaN, stop texts, seeds, servers that tell less."""
 
 from __future__ import annotations
 
