@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.audit.thresholds import bisected, known, threshold
+from proctor.audit.thresholds import bisected, known, lengths_told, threshold
 
 
 @given(st.integers(2, 5000), st.data())
@@ -37,9 +37,34 @@ def test_a_known_switch_point_is_named_with_its_source() -> None:
 
 
 def test_a_prefix_is_known_by_the_length_of_the_whole_prompt() -> None:
-    assert "48271" in threshold("prefix", 201, 202, tokens=(255, 256)).known_as
+    assert "shortest prefix" in threshold("prefix", 201, 202, tokens=(255, 256)).known_as
     assert threshold("prefix", 201, 202, tokens=(256, 257)).known_as == ""
     assert threshold("prefix", 255, 256).known_as == ""
+
+
+def test_prompts_that_are_worked_on_together_are_known_by_their_tokens_together() -> None:
+    assert "48271" in threshold("prefix", 122, 123, tokens=(127, 128), together=(254, 256)).known_as
+    assert "48271" in threshold("batch", 3, 5, together=(207, 276)).known_as
+    assert "48271" not in threshold("batch", 3, 5, together=(256, 300)).known_as
+
+
+def test_where_only_some_values_exist_no_other_is_tried() -> None:
+    tried = []
+
+    def has_effect(value: int) -> bool:
+        tried.append(value)
+        return value >= 5
+
+    assert bisected({1: False, 16: True}, has_effect, listed=[2, 4, 8, 16]) == (4, 8)
+    assert set(tried) == {4, 8}
+    assert bisected({2: False, 4: True}, has_effect, listed=[1, 2, 4]) == (2, 4)
+
+
+def test_lengths_are_told_where_they_are_known() -> None:
+    assert lengths_told(threshold("batch", 1, 2)) == ""
+    assert lengths_told(threshold("batch", 1, 2, together=(580, 1160))) == " (580 against 1,160 tokens together)"
+    prefix = threshold("prefix", 1, 2, tokens=(6, 7), together=(12, 14))
+    assert lengths_told(prefix) == " (6 against 7 tokens a prompt, 12 against 14 tokens together)"
 
 
 def test_every_known_point_has_a_source() -> None:

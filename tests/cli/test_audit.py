@@ -54,7 +54,7 @@ def test_a_spec_alone_is_audited_and_the_verdict_comes_first(
     assert done.returncode == 4, done.stderr
     found = read_audit(spec.parent / "run")
     assert " ".join(done.stdout.split()).startswith(found.verdict.sentence)
-    assert found.verdict.sentence.startswith("batch changes outputs from 3 on, not up to 2: ")
+    assert found.verdict.sentence.startswith("batch changes outputs from 3 on, not up to 2 (")
     for word in ("batch=4", "share that is equal", "remedy", "not tried", "evidence"):
         assert word in done.stdout
     assert done.stdout.endswith(f"page:  {spec.parent}/run/audit/audit.html\n")

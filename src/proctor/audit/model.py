@@ -216,6 +216,8 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         below, above: the largest value without the effect, and the smallest with it.
         tokens: lengths of the longest prompt at both, where the knob lengthens it and the engine says.
+        together: tokens at both of all prompts that are worked on together, where batch or prefix is the knob and the
+            engine says.
         known_as: known switch points between the two, with their sources; empty if none fits.
     """
 
@@ -223,6 +225,7 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     below: Value
     above: Value
     tokens: tuple[int, int] | None = None
+    together: tuple[int, int] | None = None
     known_as: str = ""
 
 

@@ -14,6 +14,7 @@ import msgspec
 from proctor.audit.design import name_of
 from proctor.audit.further import Further
 from proctor.audit.lab import Lab
+from proctor.audit.lengths import longest_prompt, most_together, spanned
 from proctor.audit.model import Arm, Comparison, Layer, Threshold
 from proctor.audit.noise import Noise, noise_of, switches
 from proctor.audit.thresholds import bisected, threshold
@@ -132,12 +133,16 @@ class Search:
             at = self._at(arm, knob, value)
             return self._told(at) if self._further.sit(at, rounds=1) else None  # there is no noise to be averaged
 
-        found = bisected({value: shows for value, shows in tried.items() if shows is not None}, has_effect)
+        told = {value: shows for value, shows in tried.items() if shows is not None}
+        listed = [_number(value) for value in knob.values] if knob.listed else None
+        found = bisected(told, has_effect, listed=listed)
         if found is None:
             return None
-        lengths = [self._tokens(self._at(arm, knob, value), knob) for value in found]
-        tokens = None if None in lengths or knob.place != "traffic" else (lengths[0], lengths[1])
-        return threshold(knob.name, *found, tokens=tokens)  # type: ignore[arg-type]
+        if knob.name not in ("batch", "prefix"):
+            return threshold(knob.name, *found)
+        below, above = (self._at(arm, knob, value).name for value in found)
+        tokens = spanned(longest_prompt, self._lab, below, above) if knob.name == "prefix" else None
+        return threshold(knob.name, *found, tokens=tokens, together=spanned(most_together, self._lab, below, above))
 
     def _at(self, arm: Arm, knob: Knob, value: int) -> Arm:
         """The same arm with the knob at another value; where its reference has the knob too, that one as well."""
@@ -149,13 +154,6 @@ class Search:
         if value == _number(knob.baseline):
             del changes[knob.name]
         return self._further.arm(changes, against=against.name, layer=arm.layer)
-
-    def _tokens(self, arm: Arm, knob: Knob) -> int | None:
-        """Tokens of the longest prompt, or for a batch those of as many together; None where the engine is silent."""
-        seen = self._lab.observations(arm.name) if self._lab.has_sat(arm.name) else []
-        longest = max((one.prompt_tokens for one in seen if one.prompt_tokens is not None), default=None)
-        together = _number(arm.changes.get("batch", 1)) if knob.name == "batch" else 1
-        return None if longest is None else longest * together
 
     # --- settings of the engine that make an effect vanish
 

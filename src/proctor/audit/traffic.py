@@ -67,6 +67,7 @@ def traffic_knobs(spec: AuditSpec, batch_size: int, *, most_top: int = 0, sample
             TOP,
             (MORE_TOP,) if most_top >= MORE_TOP else (),
             "how many of the most likely tokens are asked for at each position (the observer effect)",
+            ordered=True,
         ),
         _knob("seed", 0, (1,) if sampled else (), "seed of the draws: added to the spec's", control=True),
     )

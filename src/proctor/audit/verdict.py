@@ -12,6 +12,7 @@ from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Comparison, Design, Rate, Threshold, Verdict
 from proctor.audit.noise import Noise
 from proctor.audit.search import Effect, Found
+from proctor.audit.thresholds import lengths_told
 from proctor.audit.unanswered import gaps, silent_arms, unanswered
 
 Nature = Literal["rounding", "wrong results", "unknown"]
@@ -136,9 +137,8 @@ def _of_effect(lab: Lab, effect: Effect) -> str:
 
 
 def _where(found: Threshold, *, named: bool) -> str:
-    tokens = f" ({found.tokens[0]} against {found.tokens[1]} tokens)" if found.tokens else ""
     knob = f" {found.knob}" if named else ""
-    return f" from{knob} {found.above} on, not up to {found.below}{tokens}"
+    return f" from{knob} {found.above} on, not up to {found.below}{lengths_told(found)}"
 
 
 def _weightiest(comparison: Comparison) -> str:

@@ -11,6 +11,7 @@ from proctor.audit.conduct import Audit, Preparation, Shown
 from proctor.audit.model import Arm, Comparison, Rate, Threshold
 from proctor.audit.places import place_for
 from proctor.audit.store import read_audit
+from proctor.audit.thresholds import lengths_told
 from proctor.cli.output import counted, duration, escaped, stdout, table
 from proctor.rows import UserError
 from proctor.spec import RunSpec
@@ -160,8 +161,7 @@ def _shift(found: Comparison) -> str:
 
 
 def _span(found: Threshold) -> str:
-    tokens = f" ({found.tokens[0]:,} and {found.tokens[1]:,} tokens)" if found.tokens else ""
-    return f"{found.knob} from {found.above} on, not up to {found.below}{tokens}"
+    return f"{found.knob} from {found.above} on, not up to {found.below}{lengths_told(found)}"
 
 
 def _show_untried(untried: tuple[tuple[str, str], ...]) -> None:
