@@ -23,6 +23,10 @@ class EngineDied(Exception):  # noqa: N818 (a state of the engine)
     """Out of `Engine.stream`: a process that the engine works with is dead, and the engine with it."""
 
 
+class SwapRefused(Exception):  # noqa: N818 (nothing has failed yet)
+    """Out of `Engine.swap`, before anything has changed: why this engine cannot take that checkpoint as it runs."""
+
+
 class Fault(msgspec.Struct, frozen=True):
     """A planted fault; the fields are those of `proctor.spec.FaultSpec`."""
 
@@ -93,6 +97,18 @@ class Engine(Protocol):
 
         A request that cannot be served gets a response with a failure; it never fails its neighbours.
         An exception out of `stream` means that the engine itself is broken: the supervisor starts a new one.
+        """
+
+    def swap(self, config: EngineConfig, weights: str = "") -> None:
+        """Answers with another checkpoint from now on. Called between two streams only.
+
+        Args:
+            config: the engine's own configuration, but for `EngineConfig.model`.
+            weights: path of the checkpoint's published weights (`proctor.transfer.published`); empty: the engine reads
+                the files of `config.model`.
+
+        Raises:
+            SwapRefused: it cannot, and nothing has changed. After any other exception the engine is of no use.
         """
 
     def close(self) -> None:

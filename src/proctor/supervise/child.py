@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from socket import socket
 from typing import NoReturn
 
-from proctor.engines.base import Engine, EngineDied
+from proctor.engines.base import Engine, EngineDied, SwapRefused
 from proctor.engines.registry import make_engine
 from proctor.rows import Request, Response, UserError
 from proctor.supervise import wire
@@ -83,8 +83,10 @@ def _answer_all(engine: Engine, messages: Iterator[wire.ToChild], outbox: Outbox
     companions = Companions()
     companions.watch(functools.partial(_end, outbox))
     try:
-        for response in engine.stream(inbox, outbox.report):
-            outbox.answer(response)
+        _answer_each(engine, inbox, outbox)
+        while (swap := inbox.next_swap()) is not None:
+            outbox.send(_swapped(engine, swap))
+            _answer_each(engine, inbox, outbox)
     except Exception as error:
         fallen = companions.fallen(FALLEN_SECONDS if isinstance(error, EngineDied) else 0.0)
         if fallen is not None:  # the cause, where the exception is only its consequence
@@ -95,14 +97,28 @@ def _answer_all(engine: Engine, messages: Iterator[wire.ToChild], outbox: Outbox
         raise RuntimeError("the engine ended its stream before the end of its feed")
 
 
+def _answer_each(engine: Engine, inbox: Inbox, outbox: Outbox) -> None:
+    for response in engine.stream(inbox, outbox.report):
+        outbox.answer(response)
+
+
+def _swapped(engine: Engine, swap: wire.Swap) -> wire.Swapped:
+    try:
+        engine.swap(swap.config, swap.weights)
+    except SwapRefused as refusal:
+        return wire.Swapped(str(refusal))
+    return wire.Swapped()
+
+
 class Inbox:
-    """The engine's feed: a thread fills it from the connection."""
+    """The engine's feed: a thread fills it from the connection. It ends at a swap as well, and then goes on."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._waiting: deque[Request] = deque()
         self._arriving: list[Request] = []
         self._changed = threading.Condition()
+        self._swap: wire.Swap | None = None
         self.ended = False
 
     def fill(self, messages: Iterator[wire.ToChild]) -> None:
@@ -113,6 +129,10 @@ class Inbox:
                     self._arriving.append(message.request)
                     if not message.more:
                         self._admit()
+                elif isinstance(message, wire.Swap):
+                    with self._changed:
+                        self._swap = message
+                        self._changed.notify()
         except Exception:
             traceback.print_exc()
             os._exit(1)
@@ -126,10 +146,16 @@ class Inbox:
             self._changed.notify()
         self._arriving.clear()
 
+    def next_swap(self) -> wire.Swap | None:
+        """The swap at which the feed has ended; None if it has ended for good."""
+        with self._changed:
+            swap, self._swap = self._swap, None
+            return swap
+
     def take(self, room: int, *, wait: bool) -> list[Request]:
         """See `proctor.engines.base.Feed`. The supervisor learns what the engine gets before the engine gets it."""
         with self._changed:
-            while wait and not self._waiting and not self.ended:
+            while wait and not self._waiting and not self.ended and self._swap is None:
                 self._changed.wait()
             taken = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
             if taken:

@@ -11,7 +11,7 @@ class Counters:
 
     Attributes:
         starts: processes of the engine that were started.
-        restarts: those after the first.
+        restarts: those that followed a failure.
         crashes: processes that came to their end by themselves, or by an exception out of the engine.
         stalls: processes that were ended because they made no progress.
         tokens: tokens that the engine reported.

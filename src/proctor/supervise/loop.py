@@ -7,10 +7,12 @@ import selectors
 import time
 from collections.abc import Sequence
 from math import inf
+from typing import Literal
 
 from proctor.engines.base import EngineConfig
 from proctor.rows import ErrorKind, Failure, Response
 from proctor.supervise import wire
+from proctor.supervise.aftermath import Aftermath
 from proctor.supervise.announcer import Announcer
 from proctor.supervise.childlog import ChildLog
 from proctor.supervise.counters import Counters
@@ -22,7 +24,8 @@ from proctor.supervise.ledger import Ledger
 from proctor.supervise.mailbox import Mailbox
 from proctor.supervise.process import EngineProcess
 from proctor.supervise.settings import Settings
-from proctor.supervise.timing import MAX_BACKOFF_SECONDS, Backoff, Breaker, Deadline
+from proctor.supervise.succession import Succeeded, Succession
+from proctor.supervise.timing import Breaker, Deadline
 
 TICK_SECONDS = 0.25
 ANNOUNCED_STRAYS = 20
@@ -39,6 +42,7 @@ class Loop:
         self.breaker = Breaker(settings.init_attempts, settings.hold_seconds, settings.probe_seconds)
         self.ledger = Ledger()
         self._court = Court(self.ledger, self.breaker, announce)
+        self._after = Aftermath(self.ledger, self.breaker, self._court, announce, settings.backoff_seconds)
         self.engine: EngineProcess | None = None
         self.ready = False
         self.close_seconds = 0.0
@@ -47,12 +51,11 @@ class Loop:
         self._log = ChildLog(settings.stalls_dir / f"{name}.log")
         self._guard = Guard()
         self._deadline = Deadline()
-        first = settings.backoff_seconds
-        self._retry_wait = Backoff(first, MAX_BACKOFF_SECONDS)
-        # Restarts that rows are to blame for are few by themselves: the quarantine and the breaker see to that.
-        self._restart_wait = Backoff(first, 4 * first)
-        self._start_at = self._started_at = 0.0
+        self._started_at = 0.0
+        self._first = True  # the next start is nobody's fault
         self._productive = False  # the present process has answered something
+        self._swap: Succession | None = None  # what the present process is at
+        self.versions: dict[str, str] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(mailbox.descriptor, selectors.EVENT_READ)
 
@@ -76,10 +79,12 @@ class Loop:
             return  # whoever closes may end the child too; that is no crash
         for request, future in self._mailbox.drain():
             self.ledger.admit(request, future)
+        for succession in self._mailbox.successions():
+            self._succeed(succession)
         if self.engine is not None:
             self._listen(self.engine.receive())
             self._check(self.engine)
-        elif time.monotonic() >= self._start_at:
+        elif time.monotonic() >= self._after.start_at:
             self._start()
         self._hand_out()
         self._send_back()
@@ -88,7 +93,7 @@ class Loop:
     def _wait(self) -> None:
         """Sleeps until something comes in or falls due."""
         now = time.monotonic()
-        start = inf if self.engine is not None else self._start_at
+        start = inf if self.engine is not None else self._after.start_at
         due = min(start, now + self._deadline.remaining(now), self.breaker.hold(len(self.ledger), now))
         timeout = max(0.0, min(TICK_SECONDS, due - now))
         if self.engine is not None:
@@ -113,10 +118,13 @@ class Loop:
                 self._deadline.touch(now)
             elif isinstance(message, wire.Loaded):
                 self._loaded(message)
+            elif isinstance(message, wire.Swapped):
+                self._swapped(message)
 
     def _loaded(self, message: wire.Loaded) -> None:
         self.ready = True
         self._deadline.stop()
+        self.versions = message.versions
         duration = time.monotonic() - self._started_at
         self._announce("engine.loaded", duration=duration, data={"load_seconds": message.seconds, **message.versions})
         if self.breaker.open:
@@ -135,9 +143,7 @@ class Loop:
         self._court.settle()
         if not self._productive:
             self._productive = True
-            self._retry_wait.reset()
-            self._restart_wait.reset()
-            self.breaker.answered()
+            self._after.answered()
 
     def _hand_out(self) -> None:
         if self.engine is None:
@@ -181,8 +187,9 @@ class Loop:
         self._selector.unregister(engine.line)
         messages, left = engine.end()
         self._listen(messages)  # what it finished before its end counts
-        worked = self.ready
+        worked, phase = self.ready, "load" if self._swap is None else "swap"
         self.engine, self.ready = None, False
+        self._end_swap("failed", found.explained)
         self._deadline.stop()
         if left:
             self._announce("engine.unkillable", f"processes are still there after SIGKILL: {left}")
@@ -193,61 +200,58 @@ class Loop:
         elif not idle:
             self.counters.crashes += 1
         if idle:
-            self._ended_idle(found)
+            self._after.ended_idle(found)
         elif found.mistake is not None:  # no row is to blame, whenever it shows
-            self._failed_to_start(found, phase="work" if worked else "load")
+            self._after.failed_to_start(found, phase="work" if worked else phase)
         elif worked and (in_flight or self._productive):
-            self._failed_at_work(found, in_flight, time.monotonic() - began)
+            self._after.failed_at_work(found, in_flight, time.monotonic() - began)
         else:
-            self._failed_to_start(found)
+            self._after.failed_to_start(found, phase)
 
-    def _ended_idle(self, found: Death) -> None:
-        """An engine without rows is gone. Ray ends an actor's children before it ends the actor: often it is that."""
-        wait = self._restart_wait.next()
-        self._start_at = time.monotonic() + wait
-        self._announce("engine.ended_idle", found.message, action=f"restart in {wait:.1f} s", data=found.facts)
+    # --- another checkpoint
 
-    def _failed_at_work(self, found: Death, in_flight: list[int], duration: float) -> None:
-        guilty = self.ledger.quarantine.accuse(in_flight) if in_flight else None
-        wait = self._restart_wait.next()
-        self._start_at = time.monotonic() + wait
-        self._announce(
-            "engine.stalled" if found.stalled else "engine.crashed",
-            found.message,
-            action=f"restart in {wait:.1f} s" + (", rows into quarantine" if in_flight and guilty is None else ""),
-            rows=in_flight,
-            duration=duration,
-            data=found.facts,
-        )
-        reason = self._court.convict(guilty, found) if guilty is not None else None
-        if reason is not None:
-            self._open_breaker(reason, fatal=False)
-
-    def _failed_to_start(self, found: Death, phase: str = "load") -> None:
-        used_up = self.breaker.start_failed()
-        if found.mistake is not None:
-            self._open_breaker(str(found.mistake), fatal=True)
-        elif used_up:
-            self._open_breaker(found.explained, fatal=False)
+    def _succeed(self, asked: Succession) -> None:
+        if self.ledger or self._swap is not None:
+            asked.done.set_exception(RuntimeError("another checkpoint while rows are under way"))
+        elif asked.cold:
+            self._replace(asked)
+        elif self.engine is None or not self.ready:
+            asked.done.set_result(Succeeded("refused", "the engine is not running"))
         else:
-            self._start_at = time.monotonic() + self._retry_wait.next()
-        self._announce(
-            "engine.stalled" if found.stalled else "engine.init_failed",
-            found.explained,
-            action="none" if self._start_at == inf else f"start again in {self._start_at - time.monotonic():.1f} s",
-            data={**found.facts, "phase": phase, "failed_starts": self.breaker.failures},
-        )
+            self._swap, self._started_at, self.ready = asked, time.monotonic(), False
+            self._deadline.start(self._settings.load_seconds, self._started_at)
+            self.engine.line.send(wire.Swap(asked.config, asked.weights))
 
-    def _open_breaker(self, reason: str, *, fatal: bool) -> None:
-        was_open = self.breaker.open
-        self.breaker.trip(reason, fatal=fatal)
-        self._start_at = time.monotonic() + self.breaker.next_probe()
-        if not was_open:
-            self._announce("breaker.opened", reason, action="rows go back as engine.init_failed", data={"fatal": fatal})
+    def _swapped(self, message: wire.Swapped) -> None:
+        self.ready = True
+        self._deadline.stop()
+        self._end_swap("refused" if message.refused else "swapped", message.refused)
+
+    def _end_swap(self, how: Literal["swapped", "refused", "failed"], reason: str = "") -> None:
+        asked, self._swap = self._swap, None
+        if asked is None:
+            return
+        if how != "refused":  # whatever is started from now on, it is the new checkpoint
+            self._config = asked.config
+        asked.done.set_result(Succeeded(how, reason, time.monotonic() - self._started_at))
+
+    def _replace(self, asked: Succession) -> None:
+        if self.engine is not None:
+            self._selector.unregister(self.engine.line)
+            if self.ready:
+                self.engine.finish(self._settings.close_seconds)
+            self._listen(self.engine.end()[0])
+        self.engine, self.ready, self._config = None, False, asked.config
+        self._deadline.stop()
+        if self.breaker.open:
+            self._announce("breaker.closed", "another checkpoint is started")
+        self._after.replaced()
+        self._first = True
+        asked.done.set_result(Succeeded("cold"))
 
     def _start(self) -> None:
         self.counters.starts += 1
-        first = self.counters.starts == 1
+        first, self._first = self._first, False
         self.counters.restarts += not first
         self._productive = False
         self._log.begin(f"{self._name}, start {self.counters.starts}, {time.strftime('%Y-%m-%d %H:%M:%S')}")
@@ -256,7 +260,7 @@ class Loop:
         try:
             self.engine = EngineProcess(self._config, self._log, self._guard, python=settings.python, env=settings.env)
         except OSError as error:
-            self._failed_to_start(by_os_error(error, settings.python))
+            self._after.failed_to_start(by_os_error(error, settings.python))
             return
         self._selector.register(self.engine.line, selectors.EVENT_READ)
         self._started_at = time.monotonic()
@@ -278,6 +282,9 @@ class Loop:
             messages, _ = self.engine.end()
             self._listen(messages)
             self.engine, self.ready = None, False
+        self._end_swap("failed", reason)
+        for succession in self._mailbox.successions():
+            succession.done.set_result(Succeeded("failed", reason))
         for request, future in self._mailbox.drain():
             self.ledger.admit(request, future)
         rows = self.ledger.fail_all(Failure(ErrorKind.LOST, reason))

@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import Future
 
 from proctor.rows import Request, Response
+from proctor.supervise.succession import Succession
 
 Item = tuple[Request, "Future[Response]"]
 
@@ -19,6 +20,7 @@ class Mailbox:
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._lock = threading.Lock()
         self._items: list[Item] = []
+        self._successions: list[Succession] = []
         self._closing = False
 
     @property
@@ -36,6 +38,21 @@ class Mailbox:
             self._items.extend(items)
             return True
 
+    def ask(self, succession: Succession) -> bool:
+        """Posts the wish for another checkpoint. Returns False once the mailbox is closed."""
+        with self._lock:
+            if self._closing:
+                return False
+            self._successions.append(succession)
+            os.eventfd_write(self.descriptor, 1)
+            return True
+
+    def successions(self) -> list[Succession]:
+        """All wishes posted since the last time."""
+        with self._lock:
+            wishes, self._successions = self._successions, []
+            return wishes
+
     def close(self) -> None:
         """Takes no more requests and wakes the supervisor's thread."""
         with self._lock:
@@ -47,9 +64,8 @@ class Mailbox:
         """Everything posted since the last time."""
         with self._lock:
             items, self._items = self._items, []
-            if items or self._closing:
-                with contextlib.suppress(BlockingIOError):
-                    os.eventfd_read(self.descriptor)
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.descriptor)
             return items
 
     def dispose(self) -> None:

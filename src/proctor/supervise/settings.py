@@ -21,6 +21,7 @@ class Settings:
         env: environment variables for the child, on top of the supervisor's own.
         backoff_seconds: wait before the first restart; doubles with every restart that brought no answer.
         hold_seconds: how long the first rows are held that an open breaker sends back; doubles with every release.
+        close_seconds: how long an engine may take to close that another is to replace.
         probe_seconds: wait before an open breaker tries the engine again; doubles with every probe that fails.
     """
 
@@ -34,3 +35,4 @@ class Settings:
     backoff_seconds: float = 0.5
     hold_seconds: float = 1.0
     probe_seconds: float = 30.0
+    close_seconds: float = 5.0

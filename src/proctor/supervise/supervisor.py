@@ -16,6 +16,7 @@ from proctor.supervise.gate import refusal
 from proctor.supervise.loop import Loop
 from proctor.supervise.mailbox import Mailbox
 from proctor.supervise.settings import Settings
+from proctor.supervise.succession import Succeeded, Succession
 
 State = Literal["starting", "running", "quarantine", "broken", "closed"]
 
@@ -82,6 +83,23 @@ class Supervisor:
         for _ in range(under_way):
             yield done.get().result()
 
+    def succeed(self, config: EngineConfig, *, weights: str = "", cold: bool = False) -> Future[Succeeded]:
+        """Another checkpoint, once every row that was handed in has its answer.
+
+        Args:
+            config: the engine's configuration, which differs in the checkpoint alone.
+            weights: path of the checkpoint's published weights; empty: the engine reads its files.
+            cold: by a new process, whatever the engine could do.
+
+        Returns:
+            A future with what came of it. What the engine answers after a swap is to be proven by whoever asked for it.
+            It raises RuntimeError where rows are under way.
+        """
+        asked = Succession(config, weights, cold)
+        if not self._mailbox.ask(asked):
+            asked.done.set_result(Succeeded("failed", "the supervisor is closed"))
+        return asked.done
+
     def close(self, timeout: float = 10.0) -> None:
         """Ends the engine within about `timeout` seconds; what has no answer by then comes back as ``lost``.
 
@@ -111,6 +129,11 @@ class Supervisor:
     def fatal(self) -> str | None:
         """The user's mistake that keeps the engine from ever starting, if there is one."""
         return self._loop.breaker.reason if self._loop.breaker.fatal else None
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of what computes the answers, by package, of the process that was loaded last."""
+        return self._loop.versions
 
     @property
     def counters(self) -> Counters:

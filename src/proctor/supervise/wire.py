@@ -36,6 +36,16 @@ class Work(msgspec.Struct, frozen=True, tag="work"):
     more: bool = False
 
 
+class Swap(msgspec.Struct, frozen=True, tag="swap"):
+    """To the child, once every request has its answer: answer with another checkpoint from now on.
+
+    See `proctor.engines.base.Engine.swap`.
+    """
+
+    config: EngineConfig
+    weights: str = ""
+
+
 class Checked(msgspec.Struct, frozen=True, tag="checked"):
     """From the child: the engine's own check found nothing wrong."""
 
@@ -45,6 +55,12 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 
     seconds: float
     versions: dict[str, str] = {}
+
+
+class Swapped(msgspec.Struct, frozen=True, tag="swapped"):
+    """From the child: it answers with the other checkpoint; or with its own as before, if it says why it `refused`."""
+
+    refused: str = ""
 
 
 class Taken(msgspec.Struct, frozen=True, tag="taken"):
@@ -109,8 +125,8 @@ class Fallen(msgspec.Struct, frozen=True, tag="fallen"):
     status: int
 
 
-ToChild = Start | Work
-FromChild = Checked | Loaded | Taken | Answer | Progress | Broken | Fallen
+ToChild = Start | Work | Swap
+FromChild = Checked | Loaded | Swapped | Taken | Answer | Progress | Broken | Fallen
 
 _encoder = msgspec.msgpack.Encoder()
 Message = TypeVar("Message")
