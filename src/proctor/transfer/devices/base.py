@@ -69,8 +69,22 @@ class Stream(Protocol):
             ValueError: the lengths differ: a copy that broadcast one byte over a buffer would be no error to torch.
         """
 
+    def run(self, call: Callable[[], None], *tensors: torch.Tensor) -> None:
+        """Enqueues what `call` does with tensors of the device, for example one ``torch.cat`` into a buffer.
+
+        Args:
+            call: only torch operations that do not wait for a result (no ``item``, no copy to pageable memory).
+            tensors: every tensor it reads or writes that may be freed before the work is over.
+        """
+
     def host(self, call: Callable[[], None]) -> None:
-        """Enqueues work of the host: it runs after what is on the stream now, and before what comes after it."""
+        """Work of the host, after what is on the stream now and before what comes after it: a checksum, a write to a
+        socket.
+
+        On a GPU the calling thread waits for the stream and then calls, so only a thread that may wait calls this. A
+        callback that the driver itself runs (``cudaLaunchHostFunc``) would need the interpreter's lock while another
+        thread may hold it inside the driver, which is a deadlock.
+        """
 
 
 class Device(Protocol):

@@ -73,6 +73,10 @@ class CpuStream(Stream):
         target.copy_(source)
 
     @override
+    def run(self, call: Callable[[], None], *tensors: torch.Tensor) -> None:
+        call()
+
+    @override
     def host(self, call: Callable[[], None]) -> None:
         call()
 
