@@ -233,7 +233,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What the audit found, never more than its arms support.
 
     Attributes:
-        kind: ``no effect found``, ``run-to-run``, ``isolated``, ``not isolated``, ``observer`` or ``could not tell``.
+        kind: ``no effect found``, ``run-to-run``, ``isolated``, ``not isolated``, ``observer``, ``too identical`` (other
+            seeds draw the same answers) or ``could not tell``.
         sentence: the verdict in one sentence.
         causes: knobs, or pairs of knobs, that turn the effect on and off by themselves.
         thresholds: of ordered causes.
@@ -243,7 +244,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         evidence: clues in words, with figures.
     """
 
-    kind: Literal["no effect found", "run-to-run", "isolated", "not isolated", "observer", "could not tell"]
+    kind: Literal[
+        "no effect found", "run-to-run", "isolated", "not isolated", "observer", "too identical", "could not tell"
+    ]
     sentence: str
     causes: tuple[tuple[str, ...], ...] = ()
     thresholds: tuple[Threshold, ...] = ()

@@ -9,15 +9,17 @@ from msgspec.structs import replace
 
 from proctor.audit.compare import not_excluded
 from proctor.audit.lab import Lab
-from proctor.audit.model import BASELINE, REPEAT, Comparison, Design, Rate, Threshold, Verdict
+from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Design, Rate, Threshold, Verdict
 from proctor.audit.noise import Noise
+from proctor.audit.sampled import SEED, clones
 from proctor.audit.search import Effect, Found
 from proctor.audit.thresholds import lengths_told
 from proctor.audit.unanswered import gaps, silent_arms, unanswered
 
 Nature = Literal["rounding", "wrong results", "unknown"]
 _MOST_ARMS = 3
-"""Arms that a sentence names; all of them are in the lists beside it."""
+_MOST_KNOBS = 6
+"""Arms, and knobs, that a sentence names; all of them are in the lists beside it."""
 
 
 def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown") -> Verdict:
@@ -43,6 +45,9 @@ def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown
         sentence = _of_nothing(lab, design)
         if missing:  # a knob that was wanted and cannot be judged is no knob without effect
             return replace(base, sentence=f"Could not tell: {_of_missing(missing)}. The rest: {sentence}")
+        drawn = clones(lab)
+        if drawn is not None and drawn.suspicious:
+            return replace(base, kind="too identical", sentence=f"Too identical: {drawn.remark}. The rest: {sentence}")
         return replace(base, kind="no effect found", sentence=sentence)
     return replace(
         base,
@@ -73,9 +78,9 @@ def _of_missing(silent: Mapping[str, str]) -> str:
     return "; ".join(f"in {_listed(arms)} {why}" for why, arms in by_reason.items())
 
 
-def _listed(arms: Sequence[str]) -> str:
-    more = len(arms) - _MOST_ARMS
-    return ", ".join(arms[:_MOST_ARMS]) + (f" and {more} more" if more > 0 else "")
+def _listed(names: Sequence[str], most: int = _MOST_ARMS) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _of_nothing(lab: Lab, design: Design) -> str:
@@ -89,8 +94,14 @@ def _of_nothing(lab: Lab, design: Design) -> str:
     limit = _percent(not_excluded(lab.comparison(REPEAT, BASELINE).text_equal or Rate(0, 0, 0.0, 1.0)))
     return (
         f"No effect found: {len(design.rows)} rows gave the same {what}, {how}, in all {len(compared)} comparisons "
-        f"({rows:,} pairs); for each of them, up to {limit} of rows that differ is not excluded."
+        f"({rows:,} pairs); for each of them, up to {limit} of rows that differ is not excluded.{_unturned(design)}"
     )
+
+
+def _unturned(design: Design) -> str:
+    """Knobs that nobody turned: "no effect" says nothing about them."""
+    knobs = [name for name, _ in design.untried if "=" not in name]
+    return f" Not tried: {_listed(knobs, _MOST_KNOBS)}." if knobs else ""
 
 
 def _of_noise(lab: Lab, noise: Noise) -> str:
@@ -123,8 +134,20 @@ def _of_effects(lab: Lab, effects: Sequence[Effect], nature: Nature) -> str:
         parts.append(
             f"{'Settings' if own else 'Only settings'} of the engine change outputs{' too' * bool(own)}: {listed}."
         )
+    parts += _of_instrument(lab, effects)
     told = {"rounding": "Its size is that of rounding.", "wrong results": "Rounding does not explain its size."}
     return " ".join([*parts, told[nature]] if nature in told else parts)
+
+
+def _of_instrument(lab: Lab, effects: Sequence[Effect]) -> list[str]:
+    """What an effect of the observer means for everything else that is read from log-probabilities."""
+    seen = [lab.comparison(effect.arm) for effect in effects if effect.layer == "observer"]
+    if not seen:
+        return []
+    rates = [rate for one in seen for rate in (one.token_equal, one.text_equal) if rate is not None]
+    if any(rate.hits < rate.of for rate in rates):
+        return ["The measurement changes the answers: what is told with log-probabilities is not what is told without."]
+    return ["The instrument is not stable: the same tokens get other log-probabilities if more of them are asked for."]
 
 
 def _of_effect(lab: Lab, effect: Effect) -> str:
@@ -207,11 +230,18 @@ def _evidence(lab: Lab, found: Found) -> list[str]:
 def _blindness(lab: Lab, design: Design, silent: Collection[str]) -> list[str]:
     """Controls that had to show and did not: what this audit cannot see."""
     return [
-        f"control {arm.name} was not seen: this engine shows too little for an effect of that size"
+        f"control {arm.name} was not seen: {_why_unseen(lab, arm)}"
         for arm in design.arms
         if arm.layer == "control" and lab.has_sat(arm.name) and arm.name not in silent
         if not lab.comparison(arm.name).differs
     ]
+
+
+def _why_unseen(lab: Lab, control: Arm) -> str:
+    drawn = clones(lab) if SEED in control.changes else None
+    if drawn is None:
+        return "this engine shows too little for an effect of that size"
+    return drawn.remark or "the draws do not heed the seed, or the model is sure of its answers"
 
 
 def _percent(share: float) -> str:

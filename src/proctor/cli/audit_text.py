@@ -16,7 +16,7 @@ from proctor.cli.output import counted, duration, escaped, stdout, table
 from proctor.rows import UserError
 from proctor.spec import RunSpec
 
-_COLOURS = {"no effect found": "green", "could not tell": "yellow", "run-to-run": "red"}
+_COLOURS = {"no effect found": "green", "could not tell": "yellow", "run-to-run": "red", "too identical": "red"}
 _NARROW = 118
 """Columns of a terminal below which intervals are left to the page."""
 
@@ -98,6 +98,8 @@ def show_audit(audit: Audit) -> None:
             for line in lines:
                 stdout.say(f"  {line}")
     _show_untried(verdict.untried)
+    for trouble in audit.troubles:
+        stdout.say(trouble, style="red")
     if audit.disturbed:
         stdout.say(
             f"{counted(audit.disturbed, 'answer')} not counted: an engine died while it had the row", style="red"
