@@ -5,19 +5,22 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from proctor.audit.bench import EngineOrder, Start, supervised
-from proctor.audit.compare import nature
-from proctor.audit.design import Cost, cost_of, make_design, name_of
+from proctor.audit.compare import Judgement
+from proctor.audit.design import Cost, cost_of, make_design
 from proctor.audit.fingerprint import fingerprint_of
 from proctor.audit.further import Further
 from proctor.audit.lab import Lab, Progress, Setting
 from proctor.audit.model import Arm, Comparison, Design, Fingerprint, Verdict
 from proctor.audit.probes import Probe, probes_of, texts_of
+from proctor.audit.reference import Referee
 from proctor.audit.remedies import Remedy, remedies_of
-from proctor.audit.search import Effect, Found, Search
+from proctor.audit.replay import Replays, replay_plan, told_of
+from proctor.audit.search import Effect, Search
 from proctor.audit.traffic import TOP, traffic_knobs
-from proctor.audit.verdict import Nature, verdict_of
+from proctor.audit.verdict import verdict_of
 from proctor.engines.capabilities import capabilities
 from proctor.engines.config import engine_config, environment
 from proctor.engines.inspection import Inspection, inspect
@@ -30,13 +33,21 @@ from proctor.spec.audit import AuditSpec
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm in the results: itself, against its reference, and against itself."""
+    """One arm in the results: itself, against its reference, and against itself.
+
+    Attributes:
+        comparison: of free answers, up to the first token that differs.
+        replayed: with the baseline's tokens forced on both sides, at every position; None where it was not replayed.
+        judged: whether rounding explains how it differs from its reference; None where that was not judged.
+    """
 
     arm: Arm
     comparison: Comparison | None
     repeats: Comparison
     rounds: int
     requests_per_second: float | None
+    replayed: Comparison | None = None
+    judged: Judgement | None = None
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +58,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         verdict: the sentence and what it rests on.
         effects: the strongest first.
         arms: planned ones and those that the search added.
+        replay: what was replayed, or why nothing was, in words.
         questions: texts of the rows that are shown, by row id as text.
     """
 
@@ -62,6 +74,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
     seconds: float
     disturbed: int = 0
+    replay: str = ""
     questions: dict[str, str] = {}
 
     @property
@@ -119,7 +132,8 @@ class Auditor:
             sampled=spec.sampling.temperature > 0,
         )
         knobs = (*traffic, *engine_knobs)
-        self._design = make_design(self._audit, knobs, [probe.request.id for probe in self._probes])
+        design = make_design(self._audit, knobs, [probe.request.id for probe in self._probes])
+        self._design = replace(design, replay=replay_plan(design.arms, self._can))
         self._shared = not self._can.caches_prompts or not self._can.restart
 
     def preparation(self) -> Preparation:
@@ -151,9 +165,14 @@ class Auditor:
         lab.run(self._design.arms, self._design.sittings)
         further = Further(lab, rounds=self._audit.rounds, most_sittings=self._audit.most_sittings)
         found = Search(lab, further).run()
-        judged = self._nature(lab, found)
-        verdict = verdict_of(lab, self._design, found, judged)
-        shown = tuple(_shown(lab, arm) for arm in lab.arms.values() if lab.has_sat(arm.name))
+        replays = None if self._design.replay.why_not else Replays(lab, self._can.replay_options)
+        referee = Referee(lab, self._design.replay, replays, self._can.reference)
+        judged = referee.judge(found)
+        nature = judged[found.effects[0].arm].kind if found.effects and found.effects[0].arm in judged else "unknown"
+        verdict = verdict_of(lab, self._design, found, nature)
+        verdict = replace(verdict, evidence=(*verdict.evidence, *referee.evidence(found)))
+        sat = [arm for arm in lab.arms.values() if lab.has_sat(arm.name)]
+        shown = tuple(_shown(lab, arm, replays, judged.get(arm.name)) for arm in sat)
         compared = [one for arm in shown for one in (arm.comparison, arm.repeats) if one is not None]
         shown_rows = {flip.row_id for one in compared for flip in one.flips}
         questions = {str(row): text for row, text in texts_of(self._probes).items() if row in shown_rows}
@@ -169,7 +188,8 @@ class Auditor:
             design=self._design,
             cost=self._cost(),
             seconds=(datetime.now(UTC) - began).total_seconds(),
-            disturbed=sum(sat.disturbed for sat in lab.sat),
+            disturbed=sum(one.disturbed for one in lab.sat),
+            replay=told_of(self._design.replay, replays),
             questions=questions,
         )
         return audit, lab
@@ -177,24 +197,8 @@ class Auditor:
     def _cost(self) -> Cost:
         return cost_of(self._design, self._audit, max_tokens=self._spec.sampling.max_tokens, shared=self._shared)
 
-    def _nature(self, lab: Lab, found: Found) -> Nature:
-        """Both sides of the strongest effect against a run of higher precision, where the engine has one."""
-        if not found.effects or self._can.reference is None:
-            return "unknown"
-        effect = found.effects[0]
-        against = lab.arms[effect.against]
-        exact = Arm(
-            name=name_of({**against.changes, "dtype": self._can.reference}),
-            changes={**against.changes, "dtype": self._can.reference},
-            against="",
-            layer="control",
-        )
-        lab.again([exact], 1)
-        sides = lab.observations(effect.arm), lab.observations(effect.against), lab.observations(exact.name)
-        return nature(*sides)
 
-
-def _shown(lab: Lab, arm: Arm) -> Shown:
+def _shown(lab: Lab, arm: Arm, replays: Replays | None, judged: Judgement | None) -> Shown:
     compared = lab.comparison(arm.name) if arm.against and lab.shared_rounds(arm.name, arm.against) else None
     return Shown(
         arm=arm,
@@ -202,6 +206,8 @@ def _shown(lab: Lab, arm: Arm) -> Shown:
         repeats=lab.repeats(arm.name),
         rounds=len(lab.rounds_of(arm.name)),
         requests_per_second=lab.rate(arm.name),
+        replayed=None if replays is None else replays.comparison(arm.name),
+        judged=judged,
     )
 
 

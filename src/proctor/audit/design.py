@@ -24,6 +24,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         requests: probes and their neighbours.
         most_tokens: tokens decoded if every answer is as long as it may be.
         most_more_sittings: that the search for causes and thresholds may add.
+        most_replays: sittings with given tokens at most, runs of higher precision included.
     """
 
     engine_starts: int
@@ -31,6 +32,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     most_tokens: int
     most_more_sittings: int
+    most_replays: int = 0
 
 
 def name_of(changes: dict[str, Value]) -> str:
@@ -96,6 +98,7 @@ def cost_of(design: Design, spec: AuditSpec, *, max_tokens: int, shared: bool) -
         requests=requests,
         most_tokens=requests * max_tokens,
         most_more_sittings=spec.most_sittings,
+        most_replays=design.replay.sittings,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -16,10 +16,13 @@ from proctor.audit.model import Arm, Comparison, Observation, Sitting
 from proctor.audit.probes import Probe
 from proctor.audit.traffic import TOP, waves
 from proctor.engines.knobs import Knob, turned
+from proctor.rows import Request
 from proctor.tasks import Task
 
 Progress = Callable[[Sitting, int, int], None]
 """Told of every sitting that is over, how many that makes, and how many are known to come."""
+Forced = Mapping[int, tuple[int, ...]]
+"""Tokens that rows have to choose, by row id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,10 @@ class Lab:
         self.sat: list[Sat] = []
         self._packed: dict[Sitting, bytes] = {}
         self._rounds: dict[str, list[int]] = {}
+        self._replayed: dict[str, bytes] = {}
         self._compared: dict[tuple[str, str], Comparison] = {}
         self._progress = progress or (lambda *_: None)
-        self._planned = 0
+        self._planned = self._done = 0
 
     @property
     def rounds(self) -> int:
@@ -76,8 +80,41 @@ class Lab:
         self.arms.update({arm.name: arm for arm in arms})
         self._planned += len(sittings)
         for _, of_round in groupby(sittings, key=lambda sitting: sitting.round):
-            for group in self._grouped(list(of_round)):
-                self._run_group(group)
+            for group in self.groups(list(of_round)):
+                for sat in self._sit(group, self._order_of(group)):
+                    self._keep(sat)
+
+    @property
+    def replayed(self) -> list[str]:
+        """Arms that also sat with given tokens."""
+        return list(self._replayed)
+
+    def keep_replay(self, arm: str, observations: Sequence[Observation]) -> None:
+        """Keeps what an arm gave with given tokens, apart from its own answers."""
+        self._replayed[arm] = msgspec.msgpack.encode(observations)
+
+    def replay(self, arm: str) -> list[Observation] | None:
+        """What an arm gave with given tokens; None if it did not sit so."""
+        packed = self._replayed.get(arm)
+        return None if packed is None else msgspec.msgpack.decode(packed, type=list[Observation])
+
+    def apart(
+        self, group: Sequence[Sitting], forced: Mapping[str, Forced], options: Mapping[str, object]
+    ) -> Iterator[Sat]:
+        """Runs sittings of one engine whose rows must choose given tokens; what they give is handed over, and not kept.
+
+        Args:
+            group: one of `groups`; its arms are known.
+            forced: by arm; rows that are not named there choose for themselves.
+            options: that the engine must be started with for that.
+
+        Raises:
+            UserError: the engine does not work in this way.
+        """
+        self._planned += len(group)
+        order = self._order_of(group)
+        config = msgspec.structs.replace(order.config, options={**order.config.options, **options})
+        return self._sit(group, replace(order, config=config), forced)
 
     def again(self, arms: Sequence[Arm], rounds: int) -> None:
         """Runs arms in further rounds, each beside what it is compared with."""
@@ -154,7 +191,8 @@ class Lab:
     def _compare(self, arm: str, against: str, rounds: Sequence[int]) -> Comparison:
         return compare(self.observations(arm, rounds), self.observations(against, rounds), arm=arm, against=against)
 
-    def _grouped(self, sittings: Sequence[Sitting]) -> list[list[Sitting]]:
+    def groups(self, sittings: Sequence[Sitting]) -> list[list[Sitting]]:
+        """Sittings of one round, those together that may follow each other in one process of an engine."""
         if not self.setting.shared:
             return [[sitting] for sitting in sittings]
         groups: dict[tuple[object, ...], list[Sitting]] = {}
@@ -162,16 +200,24 @@ class Lab:
             groups.setdefault(engine_changes(self.arms[sitting.arm], self.setting.knobs), []).append(sitting)
         return list(groups.values())
 
-    def _run_group(self, group: Sequence[Sitting]) -> None:
+    def _order_of(self, group: Sequence[Sitting]) -> EngineOrder:
+        return self.order_of(self.arms[group[0].arm].changes)
+
+    def _sit(
+        self, group: Sequence[Sitting], order: EngineOrder, forced: Mapping[str, Forced] | None = None
+    ) -> Iterator[Sat]:
         setting = self.setting
-        first = self.arms[group[0].arm]
-        requests = [probe.request for probe in setting.probes]
-        with setting.start(self.order_of(first.changes)) as engine:
+        with setting.start(order) as engine:
             seat = Seat(engine, setting.probes, setting.task)
             for sitting in group:
+                given = (forced or {}).get(sitting.arm, {})
+                requests = [_made_to(probe.request, given) for probe in setting.probes]
                 changes = self.arms[sitting.arm].changes
                 asked = waves(requests, changes, setting.seed, setting.top)
-                self._keep(seat.sit(sitting, asked, warm=changes.get("cache") == "warm"))
+                sat = seat.sit(sitting, asked, warm=changes.get("cache") == "warm")
+                self._done += 1
+                self._progress(sitting, self._done, self._planned)
+                yield sat
 
     def _keep(self, sat: Sat) -> None:
         arm = sat.sitting.arm
@@ -179,4 +225,10 @@ class Lab:
         self._rounds.setdefault(arm, []).append(sat.sitting.round)
         self._compared = {key: kept for key, kept in self._compared.items() if arm not in key}
         self.sat.append(msgspec.structs.replace(sat, observations=()))
-        self._progress(sat.sitting, len(self.sat), self._planned)
+
+
+def _made_to(request: Request, forced: Forced) -> Request:
+    """The request with the tokens that it has to be answered with, if there are any for its row."""
+    tokens = forced.get(request.id, ())
+    sampling = msgspec.structs.replace(request.sampling, forced=tokens)
+    return msgspec.structs.replace(request, sampling=sampling)

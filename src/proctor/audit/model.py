@@ -38,6 +38,23 @@ class Sitting(NamedTuple):
     round: int
 
 
+class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Which arms sit once more with the tokens of the baseline forced, so that positions behind a flip are compared.
+
+    Only those in which an answer parts from its reference's, and the one whose effect is judged: elsewhere every
+    position is compared already. The reference sits beside each, with the same tokens forced.
+
+    Attributes:
+        arms: names of those that would, if they part.
+        sittings: at most, with references and runs of higher precision.
+        why_not: why none can; empty if they can.
+    """
+
+    arms: tuple[str, ...] = ()
+    sittings: int = 0
+    why_not: str = ""
+
+
 class Design(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that will be done, written down before it is done.
 
@@ -48,6 +65,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True):
         rows: ids of the probe rows.
         sittings: in the order in which they run.
         untried: knobs (with values) that are known and not turned, with the reason.
+        replay: what is asked once more with given tokens.
         seed: of every random choice (order, neighbours).
     """
 
@@ -57,6 +75,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[int, ...]
     sittings: tuple[Sitting, ...]
     untried: tuple[tuple[str, str], ...] = ()
+    replay: ReplayPlan = ReplayPlan()
     seed: int = 0
 
     def arm(self, name: str) -> Arm:
@@ -115,17 +134,18 @@ class Rate(NamedTuple):
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True):
-    """A row whose tokens part in two arms.
+    """A row whose tokens part in two arms; where tokens were replayed, a position at which another one is most likely.
 
     Attributes:
         position: of the first token that differs, counted from 0.
         margin: log-probability between the two most likely tokens there, in the reference arm (nats); None where
             unknown. Near 0 is a near-tie; a large one is a bug.
-        shift: largest absolute difference of log-probabilities of the equal tokens before that position (nats).
+        shift: largest absolute difference of log-probabilities of the equal tokens before that position (nats); where
+            tokens were replayed, of all positions of the row at which the same token is the most likely one.
         jump: largest one at that position, of tokens that both sides list there (nats). Where the most likely token is
             taken it is at least half the margin; less says that the log-probabilities do not tell how it was chosen.
         suspicious: whether the margin is more than rounding of the size seen can close; None where unknown.
-        texts: the two answers.
+        texts: the two answers; empty where tokens were replayed.
         parsed_differs: whether what the task reads from them differs.
     """
 

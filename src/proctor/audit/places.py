@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proctor.audit.store import ANSWERS, AUDIT, TOKENS
+from proctor.audit.store import ANSWERS, AUDIT, REPLAYED, TOKENS
 from proctor.rows import UserError
 from proctor.spec import RunSpec
 from proctor.storage.connect import is_url
@@ -40,7 +40,7 @@ def local_audit(folder: Folder) -> Path:
         return folder.root
     try:
         there = set(folder.names())
-        names = [name for name in (AUDIT, ANSWERS, TOKENS) if name in there]
+        names = [name for name in (AUDIT, ANSWERS, TOKENS, REPLAYED) if name in there]
         copies = folder.local_copies(names)
     except OSError as error:
         raise UserError(f"cannot be read: {error}", where=folder.location) from error

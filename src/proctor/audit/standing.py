@@ -15,7 +15,7 @@ from proctor.audit.conduct import Audit, Auditor
 from proctor.audit.design import make_design
 from proctor.audit.lab import Progress
 from proctor.audit.places import FOLDER
-from proctor.audit.store import ANSWERS, AUDIT, TOKENS, write_audit
+from proctor.audit.store import ANSWERS, AUDIT, REPLAYED, TOKENS, write_audit
 from proctor.audit.traffic import traffic_knobs
 from proctor.engines.config import engine_config, environment
 from proctor.engines.knobs import knobs_of
@@ -137,7 +137,7 @@ def conduct_standing(
     set_aside(run)
     with tempfile.TemporaryDirectory(prefix="proctor-audit-") as place:
         write_audit(Path(place), audit, lab)
-        for name in (ANSWERS, TOKENS, AUDIT):  # the audit itself last: it is whole or not there
+        for name in (ANSWERS, TOKENS, REPLAYED, AUDIT):  # the audit itself last: it is whole or not there
             written = Path(place) / name
             if written.exists():
                 run.below(FOLDER).write(name, written.read_bytes())

@@ -18,6 +18,7 @@ from proctor.rows import UserError
 AUDIT = "audit.json"
 ANSWERS = "answers.parquet"
 TOKENS = "tokens.parquet"
+REPLAYED = "replayed.parquet"
 REPORT = "audit.html"
 _ANSWERS = pa.schema(
     [
@@ -49,6 +50,8 @@ def write_audit(folder: Path, audit: Audit, lab: Lab) -> None:
         (folder / AUDIT).unlink(missing_ok=True)
         _write_parquet(folder / ANSWERS, _ANSWERS, _answers(lab))
         _write_parquet(folder / TOKENS, None, _tokens(lab))
+        (folder / REPLAYED).unlink(missing_ok=True)
+        _write_parquet(folder / REPLAYED, None, _replayed(lab))
         written = msgspec.json.format(msgspec.json.encode(audit), indent=1)
         partial = folder / f"{AUDIT}.partial"
         partial.write_bytes(written)
@@ -99,6 +102,15 @@ def _tokens(lab: Lab) -> Iterator[pa.Table]:
         if rounds:
             sides = lab.observations(name, rounds), lab.observations(arm.against, rounds)
             yield from token_tables(*sides, arm=name, against=arm.against)
+
+
+def _replayed(lab: Lab) -> Iterator[pa.Table]:
+    """Every position of the replays, each against the replay of its reference."""
+    for name in lab.replayed:
+        against = lab.arms[name].against
+        ours, theirs = lab.replay(name), lab.replay(against)
+        if ours is not None and theirs is not None and name != against:
+            yield from token_tables(ours, theirs, arm=name, against=against)
 
 
 def _write_parquet(path: Path, schema: pa.Schema | None, tables: Iterator[pa.Table]) -> None:

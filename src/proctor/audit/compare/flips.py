@@ -13,7 +13,7 @@ from proctor.audit.compare.leaders import leader, ranked
 from proctor.audit.model import Comparison, Flip, Observation
 
 
-def flip_of(item: Aligned, position: int, shift: float, noise: float | None) -> Flip:
+def flip_of(item: Aligned, position: int, shift: float, noise: float | None, *, replayed: bool = False) -> Flip:
     """Describes a pair that parts.
 
     Args:
@@ -21,9 +21,11 @@ def flip_of(item: Aligned, position: int, shift: float, noise: float | None) -> 
         position: where it parts, in `item.unit`.
         shift: largest difference of log-probabilities before it (nats); NaN if not known.
         noise: that of most rows of the comparison (`Comparison.noise`).
+        replayed: the texts are equal by force, and left out.
     """
     arm, against = item.pair
     tokens = item.unit == "token"
+    unread = replayed or (arm.parsed is None and against.parsed is None)
     flip = Flip(
         row_id=arm.row_id,
         round=arm.round,
@@ -31,8 +33,8 @@ def flip_of(item: Aligned, position: int, shift: float, noise: float | None) -> 
         margin=_margin(against, position) if tokens else None,
         shift=None if math.isnan(shift) else shift,
         jump=_jump(arm, against, position) if tokens else None,
-        texts=(arm.text or "", against.text or ""),
-        parsed_differs=None if arm.parsed is None and against.parsed is None else arm.parsed != against.parsed,
+        texts=("", "") if replayed else (arm.text or "", against.text or ""),
+        parsed_differs=None if unread else arm.parsed != against.parsed,
     )
     return replace(flip, suspicious=suspicious(flip, noise))
 

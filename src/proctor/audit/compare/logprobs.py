@@ -30,7 +30,8 @@ class Figures(NamedTuple):
     """What the log-probabilities say; the fields of `Comparison` of the same names.
 
     Attributes:
-        row_shift: (pairs,) largest absolute difference of each pair (nats); NaN where nothing was compared.
+        row_shift: (pairs,) largest absolute difference of each pair (nats); NaN where nothing was compared. Of replays,
+            those positions count at which the same token leads.
         differs: whether any differ at the transported precision, or are NaN on one side only.
     """
 
@@ -80,13 +81,14 @@ def compared(columns: Columns) -> Compared:
     return Compared(at, equality(arm, against), shift, tuple(apart.tolist()), one_sided, clamped)
 
 
-def figures(aligned: Sequence[Aligned], columns: Columns) -> Figures:
+def figures(aligned: Sequence[Aligned], columns: Columns, *, replayed: bool = False) -> Figures:
     """The figures of all compared positions."""
     found = compared(columns)
     numbers = ~np.isnan(found.shift)
     shift, equal = found.shift[numbers], found.equality
     row_shift = np.full(len(aligned), np.nan)
-    np.fmax.at(row_shift, columns.pair[found.at], found.shift)
+    calm = (columns.led_alike != 0) if replayed else np.ones(len(columns.pair), dtype=bool)
+    np.fmax.at(row_shift, columns.pair[found.at & calm], found.shift[calm[found.at]])
     return Figures(
         logprob_equal=rate_by_row(columns.row[found.at], equal.equal) if _asked(aligned) else None,
         digits=equal.digits,

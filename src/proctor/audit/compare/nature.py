@@ -32,6 +32,7 @@ def nature(
     reference: Sequence[Observation],
     *,
     same_format: bool = True,
+    replayed: bool = False,
 ) -> Kind:
     """The kind of difference of two arms, by `judged`.
 
@@ -39,10 +40,12 @@ def nature(
         arm, against: observations of the two arms.
         reference: of the same rows at higher precision, in any number of rounds; may be empty.
         same_format: both arms compute in the same number format.
+        replayed: all three were made to choose the same tokens, so every position counts.
     """
     if not reference:
         return "unknown"
-    return judged(compare(arm, reference), compare(against, reference), same_format=same_format).kind
+    sides = (compare(side, reference, replayed=replayed) for side in (arm, against))
+    return judged(*sides, same_format=same_format).kind
 
 
 def judged(arm: Comparison | None, against: Comparison | None, *, same_format: bool = True) -> Judgement:
@@ -51,9 +54,10 @@ def judged(arm: Comparison | None, against: Comparison | None, *, same_format: b
     PyTorch's own rule (``torch._dynamo.utils.same`` with ``fp64_ref``, torch 2.13): a result is right if its root mean
     square error against the reference is at most k times that of the other result plus ``tol / 10``, with k = 3 for
     half precision or fewer than 1,000 numbers, and with ``use_larger_multiplier_for_smaller_tensor`` 8 up to 500 and 10
-    up to 10 of them. It is applied here in both directions to log-probabilities of the tokens before the first flip.
-    What comes after a flip is not in that figure, so the flips are looked at too: a gap in the reference that is more
-    than twice the largest error of the other arm was not closed by rounding.
+    up to 10 of them. It is applied here in both directions to log-probabilities of the tokens before the first flip, or
+    of all tokens where they were replayed. What comes after a flip is not in the former figure, and one wrong token is
+    little in either, so the flips are looked at too: a gap in the reference that is more than twice the largest error
+    of the other arm was not closed by rounding.
 
     Arms in different number formats (an arm in bfloat16 against one in float32) are not alike however right they are.
     Their errors are not compared; only flips that an arm's own noise does not explain speak against it.

@@ -44,7 +44,7 @@ def parting(aligned: Sequence[Aligned], columns: Columns, numbers: Figures, *, r
     """Looks for the first difference of each pair.
 
     Where tokens were replayed they are equal by force; there a pair parts at the first position at which another token
-    is the most likely one.
+    is the most likely one, and every such position is a flip.
     """
     unit: Literal["token", "character"] = (
         "token" if not aligned or any(item.unit == "token" for item in aligned) else "character"
@@ -52,10 +52,10 @@ def parting(aligned: Sequence[Aligned], columns: Columns, numbers: Figures, *, r
     chosen = [place for place, item in enumerate(aligned) if item.unit == unit]
     events = _replayed(aligned, columns, chosen) if replayed else _free(aligned, chosen)
     rows = np.array([item.pair.arm.row_id for item in aligned], dtype=np.int64)[events.at]
+    places = _leads_elsewhere(aligned, columns, events) if replayed else _ends(events)
     flips = by_margin(
-        flip_of(aligned[place], length, float(numbers.row_shift[place]), numbers.noise)
-        for place, length, parted in zip(*(array.tolist() for array in events), strict=True)
-        if parted
+        flip_of(aligned[place], position, float(numbers.row_shift[place]), numbers.noise, replayed=replayed)
+        for place, position in places
     )
     known = columns.led_alike >= 0
     led = rate_by_row(columns.row[known], columns.led_alike[known] == 1) if known.any() else None
@@ -68,6 +68,19 @@ def parting(aligned: Sequence[Aligned], columns: Columns, numbers: Figures, *, r
         differs=bool(flips) or (led is not None and led.hits < led.of),
         remarks=(*_unit_remarks(aligned, chosen, unit, replayed=replayed), *remarks_on(flips, numbers.noise)),
     )
+
+
+def _ends(events: _Events) -> list[tuple[int, int]]:
+    """Pairs that part, and where."""
+    return list(zip(events.at[events.parted].tolist(), events.length[events.parted].tolist(), strict=True))
+
+
+def _leads_elsewhere(aligned: Sequence[Aligned], columns: Columns, events: _Events) -> list[tuple[int, int]]:
+    """Every pair and position at which another token is the most likely one."""
+    lengths = np.array([item.length for item in aligned], dtype=np.int64)
+    at = (columns.led_alike == 0) & np.isin(columns.pair, events.at)
+    at &= columns.position < lengths[columns.pair]
+    return list(zip(columns.pair[at].tolist(), columns.position[at].tolist(), strict=True))
 
 
 def _token_equal(rows: NDArray[np.int64], events: _Events, unit: str, *, replayed: bool) -> Rate | None:

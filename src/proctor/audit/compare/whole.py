@@ -38,7 +38,9 @@ def compare(
 
     Args:
         ours, theirs: observations of one arm each, in any order.
-        replayed: the tokens of one side were forced on the other, so every position is compared, and answers are not.
+        replayed: the same tokens were forced on both sides (`Sampling.forced`), so every position is compared, and
+            answers are not. Both sides must be replays: an engine may score forced tokens as it reads a prompt, which
+            has other numerics than decoding, so a replay says nothing beside an answer that was given freely.
         arm, against: names of the two arms; read from the observations where left out.
 
     Raises:
@@ -68,7 +70,7 @@ def compare_repeats(observations: Sequence[Observation]) -> Comparison:
 def _comparison(pairing: Pairing, *, replayed: bool) -> Comparison:
     aligned = [align(pair) for pair in pairing.pairs]
     columns = columns_of(aligned)
-    numbers = figures(aligned, columns)
+    numbers = figures(aligned, columns, replayed=replayed)
     parts = parting(aligned, columns, numbers, replayed=replayed)
     whole = [item.pair for item in aligned if not item.cut]
     answers = Answers(NOTHING, None, False, ()) if replayed else answers_of(aligned)
