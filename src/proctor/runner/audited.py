@@ -19,6 +19,7 @@ from proctor.audit.standing import (
     conduct_standing,
     key_of,
     read_standing,
+    unaudited,
     write_standing,
 )
 from proctor.rows import Event, UserError, told
@@ -37,7 +38,8 @@ _END_SECONDS = 10.0
 def audit_first(exam: Exam, tracker: Tracker, hub: HubClient) -> None:
     """Audits the first checkpoint if the spec asks for it, unless the run directory holds that very audit already.
 
-    Only the first: what is audited is the engine with its settings, and checkpoints differ in their weights alone.
+    Only the first: what is audited is the engine with its settings, and checkpoints differ in their weights alone. An
+    audit of each would take the engines' time as many times over. Which ones are not audited is said with the verdict.
     """
     if exam.spec.audit is None:
         return
@@ -67,6 +69,8 @@ def _tell(found: Standing, exam: Exam, hub: HubClient) -> None:
             write_standing(exam.run.folder, found)
     kind, action = ("audit.failed", "the run goes on without it") if found.failure else ("audit.verdict", "")
     data: dict[str, str | int | float | bool | None] = {"verdict": found.kind, "exit_code": found.exit_code}
+    if others := unaudited(exam.spec, found.checkpoint):
+        data["not_audited"] = ", ".join(others)
     message = f"{found.checkpoint}: {found.sentence}"
     hub.emit(Event(kind, action=action, duration=found.seconds or None, message=message, data=data))
 
@@ -106,6 +110,6 @@ def _audit(spec: RunSpec, checkpoint: str, key: str, run: Folder, hub: HubClient
         hub.note(f"audit: {done} of {planned} sittings ({sitting.arm})")
 
     try:
-        return conduct_standing(spec, checkpoint, key, run, progress)
+        return conduct_standing(spec, checkpoint, key, run, progress, tell=hub.emit)
     except Exception as error:
         return Standing.failed(key, checkpoint, told(error))

@@ -55,6 +55,12 @@ class RunOutcome:
     report: str | None = None
     audit: Standing | None = None
 
+    @property
+    def unaudited(self) -> list[str]:
+        """Checkpoints that the audit says nothing about; empty without an audit."""
+        audited = None if self.audit is None else self.audit.checkpoint
+        return [name for name in self.progress.checkpoints if audited not in (None, name)]
+
 
 def conclude(exam: Exam, tracker: Tracker, *, interrupted: bool) -> RunOutcome:
     """Reconciles every checkpoint from the files, adds up the metrics, and writes both down.

@@ -24,6 +24,7 @@ class AuditPlan:
 
     Attributes:
         checkpoint: which one.
+        others: checkpoints of the run that are not audited.
         rows, arms: how many.
         cost: what it asks of the engine; None where it will fail.
         trouble: why it will fail; empty if nothing speaks for that.
@@ -34,6 +35,7 @@ class AuditPlan:
     arms: int = 0
     cost: dict[str, int] | None = None
     trouble: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +91,14 @@ def make_plan(spec: RunSpec) -> Plan:
 
 def _audit(spec: RunSpec) -> AuditPlan:
     """What the audit takes; whatever keeps it from being made is no reason not to run."""
-    checkpoint = spec.engine.checkpoints[0].name
+    checkpoint, *others = [one.name for one in spec.engine.checkpoints]
     try:
         preparation = Auditor(spec, checkpoint).preparation()
     except UserError as error:
-        return AuditPlan(checkpoint, trouble=told(error))
+        return AuditPlan(checkpoint, trouble=told(error), others=tuple(others))
     design, cost = preparation.design, preparation.cost
-    return AuditPlan(checkpoint, len(design.rows), len(design.arms), msgspec.to_builtins(cost))
+    takes = msgspec.to_builtins(cost)
+    return AuditPlan(checkpoint, len(design.rows), len(design.arms), takes, others=tuple(others))
 
 
 def _done(exam: Exam, checkpoint: str) -> int:
