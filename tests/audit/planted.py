@@ -49,28 +49,57 @@ def in_process(order: EngineOrder) -> Iterator[Asking]:
 
 def spec_of(
     folder: Path, *effects: dict[str, Any], rows: int = 10, batch_size: int = 20, audit: dict[str, Any] | None = None,
-    **numerics: Any,
+    questions: Sequence[str] = (), answers: Sequence[str] = (), pictures: Sequence[bytes] = (), dtype: str = "auto",
+    sampling: dict[str, Any] | None = None, **numerics: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    lines = [json.dumps({"question": f"What is on road {row}?", "answer": "clear"}) for row in range(rows)]
-    (folder / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    """A spec of an engine with these effects, and its rows.
+
+    Args:
+        folder: where the rows are written.
+        effects: entries of ``numerics.effects``.
+        rows, batch_size, audit, dtype, sampling: of the spec.
+        questions, answers, pictures: of the rows, in their order; each has a default.
+        numerics: further entries of ``engine.numerics``.
+    """
+    questions = questions or [f"What is on road {row}?" for row in range(rows)]
+    for row, picture in enumerate(pictures):
+        (folder / f"{row}.png").write_bytes(picture)
+    lines = [
+        {
+            "question": question,
+            "answer": answers[row] if answers else "clear",
+            "image": f"{row}.png" if pictures else None,
+        }
+        for row, question in enumerate(questions)
+    ]
+    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    columns = {"prompt": "question", "target": "answer"}
     return {
         "run_dir": str(folder / "run"),
         "source": {
             "kind": "jsonl",
             "path": str(folder / "rows.jsonl"),
-            "columns": {"prompt": "question", "target": "answer"},
+            "columns": {**columns, "images": ["image"]} if pictures else columns,
         },
         "engine": {
             "kind": "scripted",
             "checkpoints": ["planted"],
             "batch_size": batch_size,
+            "dtype": dtype,
             "numerics": {"shortest": 3, "longest": 5, "effects": list(effects), **numerics},
         },
         "task": {"kind": "exact"},
-        "audit": {"sample": rows, **(audit or {})},
+        "sampling": sampling or {},
+        "audit": {"sample": len(questions), **(audit or {})},
     }
 
 
 def audited(folder: Path, *effects: dict[str, Any], **settings: Any) -> tuple[Audit, Lab]:
     """An audit of an engine with these effects; see `spec_of`."""
     return Auditor(build_spec(spec_of(folder, *effects, **settings)), start=in_process).run()
+
+
+def own_answers(folder: Path, **settings: Any) -> list[str]:
+    """What the engine answers where nothing strikes, row by row: the right answers of an exam that it passes."""
+    _, lab = audited(folder, audit={"arms": ["repeat"]}, **settings)
+    return [observation.text or "" for observation in lab.observations("baseline", [0])]

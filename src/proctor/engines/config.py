@@ -25,7 +25,10 @@ def engine_config(spec: EngineSpec, checkpoint: Checkpoint, fault_state: str = "
     common: dict[str, Any] = {"kind": spec.kind, "model": checkpoint.path, "batch_size": spec.batch_size}
     if isinstance(spec, ScriptedEngineSpec):
         keys = {"answer", "answers", "row_ms", "load_seconds", "load_failures", "close_seconds", "helpers", "numerics"}
-        own: dict[str, Any] = {"options": spec.model_dump(include=keys, exclude_none=True, exclude_defaults=False)}
+        own: dict[str, Any] = {
+            "dtype": spec.dtype,
+            "options": spec.model_dump(include=keys, exclude_none=True, exclude_defaults=False),
+        }
     elif isinstance(spec, OpenAIEngineSpec):
         keys = {"base_url", "api_key_env", "timeout_seconds", "max_retries", "token_ids"}
         own = {"options": spec.model_dump(include=keys)}

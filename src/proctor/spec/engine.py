@@ -153,6 +153,8 @@ class ScriptedEngineSpec(EngineBase):
     """The answer to every row. ``{row_id}``, ``{n_images}`` and ``{prompt}`` (its text) are filled in."""
     answers: dict[str, str] = {}
     """Answers of single rows, by row id."""
+    dtype: Literal["auto", "float64", "float32", "bfloat16", "float16"] = "auto"
+    """Number format of the pseudo-model, see `numerics`; ``auto`` is float32."""
     row_ms: float = Field(default=0.0, ge=0, le=1000 * LONGEST)
     """Milliseconds of work that one row takes."""
     load_seconds: float = Field(default=0.0, ge=0, le=LONGEST)
