@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from proctor.engines.base import Engine, EngineConfig, Fault, Feed, IterFeed, Reporter
+from proctor.engines.base import Engine, EngineConfig, Fault, Feed, IterFeed, Reporter, SwapRefused
 
-__all__ = ["Engine", "EngineConfig", "Fault", "Feed", "IterFeed", "Reporter"]
+__all__ = ["Engine", "EngineConfig", "Fault", "Feed", "IterFeed", "Reporter", "SwapRefused"]

@@ -23,8 +23,16 @@ class EngineDied(Exception):  # noqa: N818 (a state of the engine)
     """Out of `Engine.stream`: a process that the engine works with is dead, and the engine with it."""
 
 
-class SwapRefused(Exception):  # noqa: N818 (nothing has failed yet)
-    """Out of `Engine.swap`, before anything has changed: why this engine cannot take that checkpoint as it runs."""
+class SwapRefused(Exception):  # noqa: N818 (a verdict)
+    """Out of `Engine.swap`: this engine cannot take over that checkpoint; it is as it was, and serves its old one.
+
+    Attributes:
+        reason: one line.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -100,15 +108,19 @@ class Engine(Protocol):
         """
 
     def swap(self, config: EngineConfig, weights: str = "") -> None:
-        """Answers with another checkpoint from now on. Called between two streams only.
+        """From now on answers with the checkpoint of `config`. Only called while no request is in flight.
+
+        A swap that returns proves nothing: the owner compares a fingerprint (`proctor.engines.fingerprint`) with that
+        of an engine that was started with the checkpoint.
 
         Args:
-            config: the engine's own configuration, but for `EngineConfig.model`.
-            weights: path of the checkpoint's published weights (`proctor.transfer.published`); empty: the engine reads
-                the files of `config.model`.
+            config: the engine's own configuration but for `model` and the planted faults.
+            weights: path of published weights (`proctor.transfer.published`) of that checkpoint; empty: the engine
+                reads the files of `config.model` itself.
 
         Raises:
-            SwapRefused: it cannot, and nothing has changed. After any other exception the engine is of no use.
+            SwapRefused: it cannot, and nothing has changed.
+            Exception: any other: the engine is in an unknown state and has to be started anew.
         """
 
     def close(self) -> None:

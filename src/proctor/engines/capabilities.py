@@ -24,6 +24,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         why_no_replay: the reason where it cannot.
         reset_cache: whether a cache of prompts that outlives a request can be emptied without a restart.
         caches_prompts: whether there is such a cache at all, with this configuration.
+        swap: whether `Engine.swap` can take over another checkpoint of the same architecture, as far as can be told
+            beforehand; `Engine.swap` itself has the last word, and a fingerprint the very last.
+        why_no_swap: the reason where it cannot.
         restart: whether a fresh process of the engine can be started.
         reference: number format of a run that is more exact than this one (an `EngineConfig.dtype`); None: there is
             none.
@@ -37,6 +40,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     why_no_replay: str = ""
     reset_cache: bool = False
     caches_prompts: bool = False
+    swap: bool = False
+    why_no_swap: str = ""
     restart: bool = True
     reference: str | None = None
 
@@ -45,6 +50,7 @@ OPENAI = Capabilities(
     top_logprobs=20,
     why_no_replay="the protocol has no way to force tokens",
     caches_prompts=True,
+    why_no_swap="the server's weights are not this engine's to change",
     restart=False,
 )
 """Of a server, about which nothing else is known: the protocol allows 20 tokens a position."""

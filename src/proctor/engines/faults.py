@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
-from proctor.engines.base import Engine, Fault, Feed, Reporter
+from proctor.engines.base import Engine, EngineConfig, Fault, Feed, Reporter
 from proctor.rows import ErrorKind, Failure, Request, Response
 
 LONG_SECONDS = 3600
@@ -51,6 +51,12 @@ class FaultyEngine:
             fault = altered.pop(response.id, None)
             yield response if fault is None else _alter(response, fault)
 
+    def swap(self, config: EngineConfig, weights: str = "") -> None:
+        """Swaps the engine; from then on the faults are those of `config`, which may be of this checkpoint only."""
+        plants = [_Plant(fault, config.fault_state) for fault in config.faults]
+        self._engine.swap(msgspec.structs.replace(config, faults=()), weights)
+        self._plants = plants
+
     def close(self) -> None:
         """Closes the engine."""
         self._engine.close()
@@ -68,6 +74,8 @@ class _Plant:
         self._name = "fault-" + hashlib.sha256(msgspec.msgpack.encode(fault)).hexdigest()[:12]
 
     def strikes(self, row: int) -> bool:
+        if row < 0:  # a probe: no row of the source
+            return False
         fault = self.fault
         chosen = row in self._rows or (fault.every is not None and row % fault.every < fault.below)
         return chosen and (fault.times is None or claim(self._state, self._name, fault.times))

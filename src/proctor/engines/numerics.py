@@ -5,6 +5,7 @@ The fields are those of `proctor.spec.numerics`, which describes them for users.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from typing import Literal
@@ -63,6 +64,7 @@ class Numerics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A pseudo-model and what is planted in it."""
 
     seed: int = 0
+    by_checkpoint: bool = False
     shortest: int = 8
     longest: int = 16
     vocabulary: int = 512
@@ -95,6 +97,13 @@ class Numerics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         named = {name for effect in self.effects for name in (*effect.knobs, *effect.at_least)}
         for name in sorted((named | set(self.settings)) - known):
             raise UserError(f"there is no planted knob {name!r}", where=WHERE, fix="declare it under `knobs`")
+
+    def of(self, checkpoint: str) -> Numerics:
+        """Those of one checkpoint: another model for each, where that is asked for."""
+        if not self.by_checkpoint:
+            return self
+        digest = hashlib.blake2b(f"{self.seed}:{checkpoint}".encode(), digest_size=8).digest()
+        return msgspec.structs.replace(self, seed=int.from_bytes(digest, "big") >> 1)
 
     def knob_values(self, env: Mapping[str, str] | None = None) -> dict[str, Value]:
         """What every planted knob stands at.

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from proctor.engines.base import EngineConfig, Feed, Reporter
+from proctor.engines.base import EngineConfig, Feed, Reporter, SwapRefused
+from proctor.engines.capabilities import OPENAI
 from proctor.engines.http_server import NotThere, Server
 from proctor.engines.openai_wire import completion_body, parse_completion, response_of
 from proctor.engines.options import check_options
@@ -109,6 +110,14 @@ class OpenAIEngine:
                         yield outcome.response
         finally:
             self._stopped.set()
+
+    def swap(self, config: EngineConfig, weights: str = "") -> None:  # noqa: ARG002 (the contract)
+        """Refused: the model lives in somebody else's process.
+
+        Raises:
+            SwapRefused: always.
+        """
+        raise SwapRefused(OPENAI.why_no_swap)
 
     def close(self) -> None:
         """Ends the waits of open requests; their threads end with them or with the process."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from msgspec.structs import replace
+
 from proctor.engines.base import Engine, EngineConfig
 from proctor.rows import UserError
 
@@ -26,7 +28,7 @@ def make_engine(config: EngineConfig) -> Engine:
     if home is None:
         raise UserError(f"there is no engine {config.kind!r}", where="engine.kind", fix="one of " + ", ".join(HOMES))
     module, name = home
-    engine: Engine = getattr(import_module(module), name)(config)
+    engine: Engine = getattr(import_module(module), name)(replace(config, faults=()))
     if config.faults:
         from proctor.engines.faults import FaultyEngine
 

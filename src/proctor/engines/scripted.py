@@ -12,8 +12,10 @@ from proctor.engines.base import EngineConfig, Feed, Reporter
 from proctor.engines.faults import claim
 from proctor.engines.numerics import Numerics
 from proctor.engines.planted_effects import Effects, prompt_units
+from proctor.engines.planted_swap import SwapKind, name_of, planted_swap
 from proctor.engines.pseudo_model import ULPS, PseudoModel
 from proctor.engines.refusal import Refused, rejected
+from proctor.engines.swap_check import check_configuration
 from proctor.rows import Request, Response, TextPart, UserError
 
 
@@ -21,7 +23,8 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of the scripted engine.
 
     Attributes:
-        answer: the answer to every row; ``{row_id}``, ``{n_images}`` and ``{prompt}`` (its text) are filled in.
+        answer: the answer to every row; ``{row_id}``, ``{n_images}``, ``{prompt}`` (its text) and ``{checkpoint}`` (the
+            last part of the model's path) are filled in.
         answers: answers of single rows, by row id as text.
         row_ms: milliseconds that one row takes. Rows are served one after another, so the engine's rate is
             ``1000 / row_ms`` rows a second whatever its batch size.
@@ -29,6 +32,10 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         load_failures: how many of the first loads fail, counted across restarts in `EngineConfig.fault_state`.
         close_seconds: seconds that closing takes.
         helpers: idle processes that the engine starts beside itself, as vLLM starts its workers.
+        swap: what a swap does: succeeds (``ok``), is refused, raises, leaves the old checkpoint in place without a word
+            (``stale``), never ends (``hang``), or ends the process (``crash``).
+        swap_at: only a swap to a checkpoint of one of these names (last parts of paths) does that, others succeed;
+            empty: each.
         numerics: answers come from a pseudo-model instead, token by token, with differences where they are planted.
     """
 
@@ -39,6 +46,8 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     load_failures: int = 0
     close_seconds: float = 0.0
     helpers: int = 0
+    swap: SwapKind = "ok"
+    swap_at: tuple[str, ...] = ()
     numerics: Numerics | None = None
 
 
@@ -50,6 +59,7 @@ class ScriptedEngine:
         self._options = options_of(config)
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._exam: _Exam | None = None
+        self._checkpoint = name_of(config.model)
 
     def check(self) -> None:
         """Refuses answers for what cannot be a row id, and numerics that make no sense.
@@ -75,7 +85,7 @@ class ScriptedEngine:
         if failures and claim(self._config.fault_state, "load", failures):
             raise RuntimeError("planted fault: load")
         if self._options.numerics is not None:
-            self._exam = _Exam(self._options.numerics, self._config.dtype)
+            self._exam = _Exam(self._options.numerics, self._config.dtype, self._checkpoint)
         self._helpers = [subprocess.Popen(["sleep", "86400"]) for _ in range(self._options.helpers)]  # noqa: S607
 
     def stream(self, feed: Feed, report: Reporter) -> Iterator[Response]:
@@ -96,6 +106,24 @@ class ScriptedEngine:
             except Refused as refusal:
                 yield refusal.response(request.id)
 
+    def swap(self, config: EngineConfig, weights: str = "") -> None:  # noqa: ARG002 (the contract)
+        """Does what is planted.
+
+        Raises:
+            SwapRefused: planted, or more than the model differs.
+            RuntimeError: planted.
+        """
+        check_configuration(self._config, config)
+        name = name_of(config.model)
+        fault = self._options.swap if not self._options.swap_at or name in self._options.swap_at else "ok"
+        planted_swap(fault, name)
+        self._config = config
+        if fault == "stale":
+            return
+        self._checkpoint = name
+        if self._options.numerics is not None:
+            self._exam = _Exam(self._options.numerics, config.dtype, name)
+
     def close(self) -> None:
         """Takes its time, then ends the helpers."""
         time.sleep(self._options.close_seconds)
@@ -112,14 +140,15 @@ class ScriptedEngine:
             return text
         # Not str.format: an answer may well be JSON, full of braces of its own.
         text = text.replace("{row_id}", str(request.id)).replace("{n_images}", str(len(request.images)))
+        text = text.replace("{checkpoint}", self._checkpoint)
         return text.replace("{prompt}", _text_of(request)) if "{prompt}" in text else text
 
 
 class _Exam:
     """The pseudo-model, and the effects that hit its batches."""
 
-    def __init__(self, numerics: Numerics, dtype: str) -> None:
-        self._model = PseudoModel(numerics, dtype)
+    def __init__(self, numerics: Numerics, dtype: str, checkpoint: str) -> None:
+        self._model = PseudoModel(numerics.of(checkpoint), dtype)
         self._effects = Effects(numerics, dtype)
         self._vocabulary = numerics.vocabulary
         self._unit = numerics.unit

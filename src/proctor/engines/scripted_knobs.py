@@ -37,16 +37,17 @@ def capabilities(config: EngineConfig, env: Mapping[str, str], site: Site) -> Ca
     """Scripted answers are text and nothing else; the pseudo-model tells and does everything."""
     numerics = options_of(config).numerics
     if numerics is None:
-        return Capabilities(logprobs=False, why_no_replay="scripted answers have no tokens")
+        return Capabilities(logprobs=False, why_no_replay="scripted answers have no tokens", swap=True)
     if numerics.text_only:
         cached = any(effect.warm for effect in numerics.effects)
-        return Capabilities(logprobs=False, caches_prompts=cached, why_no_replay="only texts are told")
+        return Capabilities(logprobs=False, caches_prompts=cached, why_no_replay="only texts are told", swap=True)
     return Capabilities(
         token_ids=True,
         top_logprobs=CANDIDATES,
         replay=True,
         caches_prompts=any(effect.warm for effect in numerics.effects),
         reference=None if config.dtype == "float64" else "float64",
+        swap=True,
     )
 
 

@@ -5,13 +5,14 @@ The interpreter only says where its packages lie and what versions they have; th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -115,6 +116,31 @@ def _look(python: str, packages: tuple[str, ...]) -> Site:
         cpus=said["cpus"],
         gpus=_gpus(),
     )
+
+
+def hardware(site: Site, env: Mapping[str, str]) -> str:
+    """What an engine computes on, in one line: where it is the same, the same code gives the same bits.
+
+    Args:
+        site: from `look`, on the engine's own machine.
+        env: environment variables that the engine's process gets on top of this process's.
+    """
+    threads = env.get("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", str(site.cpus)))
+    gpus = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in site.gpus)
+    return f"{gpus or 'no GPU'}; {_cpu()}; {threads} threads"
+
+
+@lru_cache(maxsize=1)
+def _cpu() -> str:
+    """Name of the processor and a digest of what it can do; a virtual machine may hide some of it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    can = " ".join(sorted(about.get("flags", about.get("Features", "")).split()))
+    name = about.get("model name", platform.machine())
+    return f"{name} ({hashlib.sha256(can.encode()).hexdigest()[:8]})"
 
 
 def _gpus() -> tuple[Gpu, ...]:

@@ -150,7 +150,8 @@ class ScriptedEngineSpec(EngineBase):
     kind: Literal["scripted"]
     """Which engine."""
     answer: str = "answer {row_id}"
-    """The answer to every row. ``{row_id}``, ``{n_images}`` and ``{prompt}`` (its text) are filled in."""
+    """The answer to every row. ``{row_id}``, ``{n_images}``, ``{prompt}`` (its text) and ``{checkpoint}`` (the last
+    part of its path) are filled in."""
     answers: dict[str, str] = {}
     """Answers of single rows, by row id."""
     dtype: Literal["auto", "float64", "float32", "bfloat16", "float16"] = "auto"
@@ -165,6 +166,11 @@ class ScriptedEngineSpec(EngineBase):
     """Seconds that closing takes."""
     helpers: int = Field(default=0, ge=0, le=1000)
     """Idle processes that the engine starts beside itself, as vLLM starts its workers."""
+    swap: Literal["ok", "refuse", "raise", "stale", "hang", "crash"] = "ok"
+    """What a swap to another checkpoint does: succeed, be refused, raise, leave the old checkpoint in place without a
+    word (``stale``), never end (``hang``), or end the process (``crash``)."""
+    swap_at: list[str] = []
+    """Only a swap to a checkpoint whose path ends in one of these names does that, others succeed. Default: each."""
     numerics: NumericsSpec | None = None
     """Answers come from a pseudo-model instead, token by token, with the differences that are planted in it."""
 

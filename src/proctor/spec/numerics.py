@@ -89,6 +89,8 @@ class NumericsSpec(SpecModel):
 
     seed: int = Field(default=0, ge=0, le=MOST_ID)
     """Another seed is another model."""
+    by_checkpoint: bool = False
+    """Each checkpoint is another model, by the last part of its path. Default: all are the same."""
     shortest: int = Field(default=8, ge=1, le=MOST)
     """Tokens of the shortest answer."""
     longest: int = Field(default=16, ge=1, le=MOST)
