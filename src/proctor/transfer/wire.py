@@ -1,9 +1,10 @@
-"""What the two sides of a transfer say to each other: MessagePack frames, each behind its length in four bytes.
+"""What the two sides of a transfer of weights say to each other: MessagePack, in the frames of `framing`.
 
 publisher                                    receiver (each of them)
 Hello  protocol, epoch, manifest, parameters ->
                                           <- Welcome  the same, as this side understood it
 Frame  epoch, sequence, range, xxh3       -> \\  and the bytes by the transport, in the same order
+                                          <- Began  so that a bucket that is late has a name
 ...                                          /
 Commit epoch, count, rolling hash         ->
                                           <- Ack prepared   every byte is here and checked
@@ -33,13 +34,22 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """Begins an epoch."""
+    """Begins an epoch.
+
+    Attributes:
+        manifest: `Manifest.to_bytes`.
+        patience: seconds that the publisher waits for any one thing. A receiver waits longer, so that the one who
+            knows all sides names the one that is late.
+        ticket: what this receiver needs to join the transport; the transport's own matter.
+    """
 
     protocol: int
     epoch: int
     manifest_sha256: str
     manifest: bytes
     parameters: Parameters
+    patience: float
+    ticket: bytes = b""
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
@@ -62,6 +72,13 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
     first: int
     count: int
     xxh3: int
+
+
+class Began(msgspec.Struct, frozen=True, tag="began"):
+    """The receiver has read a frame and takes its bytes."""
+
+    epoch: int
+    sequence: int
 
 
 class Commit(msgspec.Struct, frozen=True, tag="commit"):
@@ -102,4 +119,4 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
 
 
 ToReceiver = Hello | Frame | Commit | Release | Abort
-ToPublisher = Welcome | Ack | Abort
+ToPublisher = Welcome | Began | Ack | Abort
