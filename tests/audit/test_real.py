@@ -8,21 +8,27 @@ from typing import Any
 import pytest
 
 from proctor.audit.conduct import Audit, Auditor
+from proctor.audit.model import Comparison, Threshold
 from proctor.demo.dataset import write_dataset
 from proctor.spec import build_spec
-from tests.engines.conftest import trained_model
+from tests.engines.conftest import trained_model, vllm_python
 
-__all__ = ["trained_model"]  # fixtures
+__all__ = ["trained_model", "vllm_python"]  # fixtures
+LONG = "You see frames of a road, seen from a car, one after another. " * 40 + "Describe the road and plan the path."
+"""With an image about 1,700 tokens: long enough for attention that is split over threads, and within 2,048."""
+SPLIT = "VLLM_CPU_ATTN_SPLIT_KV"
 
 
-def spec_of(folder: Path, engine: dict[str, Any], audit: dict[str, Any]) -> dict[str, Any]:
+def spec_of(
+    folder: Path, engine: dict[str, Any], audit: dict[str, Any], task: dict[str, Any] | None = None
+) -> dict[str, Any]:
     write_dataset(folder / "data", 40, first_scene=50_000, corrupt={})
     columns = {"images": ["frames"], "target": "target"}
     return {
         "run_dir": str(folder / "run"),
         "source": {"kind": "mds", "path": str(folder / "data"), "columns": columns},
         "engine": {"env": {"OMP_NUM_THREADS": "1"}, **engine},
-        "task": {"kind": "driving"},
+        "task": {"kind": "driving", **(task or {})},
         "sampling": {"max_tokens": 20},
         "audit": audit,
     }
@@ -32,12 +38,22 @@ def audited(spec: dict[str, Any]) -> Audit:
     return Auditor(build_spec(spec)).run()[0]
 
 
+def comparisons(audit: Audit) -> dict[str, Comparison]:
+    """What every arm showed against its reference, by arm."""
+    return {shown.arm.name: shown.comparison for shown in audit.arms if shown.comparison is not None}
+
+
+def lies_within(found: Threshold, least: int, most: int) -> bool:
+    """Whether a threshold is one of the batch, between these values."""
+    assert isinstance(found.below, int)
+    assert isinstance(found.above, int)
+    return found.knob == "batch" and least <= found.below < found.above <= most
+
+
 def shares(audit: Audit) -> dict[str, float | None]:
     """Share of equal log-probabilities, by arm."""
     return {
-        shown.arm.name: shown.comparison.logprob_equal.value
-        for shown in audit.arms
-        if shown.comparison is not None and shown.comparison.logprob_equal is not None
+        arm: found.logprob_equal.value for arm, found in comparisons(audit).items() if found.logprob_equal is not None
     }
 
 
@@ -55,12 +71,57 @@ def test_transformers_is_steady_and_its_batches_are_judged_by_what_this_machine_
     assert seen["repeat"] == 1.0
     assert audit.verdict.kind in ("no effect found", "isolated")
     # Whether a batch changes the sums depends on the processor: the verdict must follow what was seen.
-    assert (("batch",) in audit.verdict.causes) == (seen["batch=8"] < 1.0)
+    assert (("batch",) in audit.verdict.causes) == (seen["batch=8"] != 1.0)
     if ("batch",) in audit.verdict.causes:
         assert audit.verdict.nature == "rounding"
         (found,) = audit.verdict.thresholds
-        assert 1 <= found.below < found.above <= 8
+        assert lies_within(found, 1, 8)
     control = next(shown for shown in audit.arms if shown.arm.layer == "control")
     assert control.comparison is not None
     assert control.comparison.differs
     assert not any("was not seen" in clue for clue in audit.verdict.evidence)
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.timeout(600)
+def test_vllm_with_two_threads_is_told_which_switch_makes_its_batches_alike(
+    tmp_path: Path, trained_model: Path, vllm_python: Path
+) -> None:
+    engine = {
+        "kind": "vllm",
+        "checkpoints": [str(trained_model)],
+        "dtype": "float32",
+        "batch_size": 4,
+        "max_model_len": 2048,
+        "python": str(vllm_python),
+        "env": {"OMP_NUM_THREADS": "2"},
+        "options": {"kv_cache_memory_bytes": 2**28, "enable_prefix_caching": False},
+    }
+    arms = {"sample": 4, "arms": ["repeat", "batch", SPLIT], "batches": [4]}
+    audit = audited(spec_of(tmp_path, engine, arms, {"prompt": LONG}))
+    seen, verdict = comparisons(audit), audit.verdict
+    assert seen["repeat"].rows == 8, "every row was answered"
+    assert not seen["repeat"].differs
+    # Whether the sums depend on the batch is the processor's matter: the verdict must say what was seen.
+    assert (("batch",) in verdict.causes) == seen["batch=4"].differs
+    assert any(ruled.startswith("batch: ") for ruled in verdict.ruled_out) != seen["batch=4"].differs
+    if seen["batch=4"].differs:
+        _assert_the_switch_is_judged(audit, seen["batch=4"], seen[f"batch=4 x {SPLIT}=off"])
+
+
+def _assert_the_switch_is_judged(audit: Audit, with_it: Comparison, without: Comparison) -> None:
+    """The switch ends the effect, makes it rarer or does nothing for it: whichever of these was seen is told."""
+    effect = next(effect for effect in audit.effects if effect.causes == ("batch",))
+    setting = f"{SPLIT}=off"
+    assert without.rows == with_it.rows == 8
+    assert effect.switches == (() if without.differs else (setting,))
+    assert (f"{setting} switches it off" in audit.verdict.sentence) != without.differs
+    assert with_it.logprob_equal is not None
+    assert without.logprob_equal is not None
+    rarer = without.differs and without.logprob_equal.low > with_it.logprob_equal.high
+    assert effect.dampers == ((setting,) if rarer else ())
+    results = {remedy.setting: remedy.result for remedy in audit.remedies}
+    assert (setting in results) == (rarer or not without.differs)
+    (found,) = effect.thresholds
+    assert lies_within(found, 1, 4)

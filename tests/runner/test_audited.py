@@ -46,6 +46,10 @@ def test_a_plan_says_what_the_audit_takes(make_spec: MakeSpec) -> None:
     assert (planned.checkpoint, planned.rows, planned.arms, planned.trouble) == ("ck", 6, 4, "")
     assert planned.cost is not None
     assert planned.cost["sittings"] == 8
+    assert planned.others == ()
+    several = make_plan(spec_of(make_spec, engine={"checkpoints": ["ck", "other", "third"]})).audit
+    assert several is not None
+    assert several.others == ("other", "third")
     assert make_plan(make_spec(12)).audit is None
 
 
@@ -67,12 +71,19 @@ class TestOnRay:
         happened = kinds(outcome)
         assert happened.index("audit.started") < happened.index("audit.verdict") < happened.index("engine.started")
         assert happened.count("audit.started") == 1, "the first checkpoint only"
+        (verdict,) = [event for event in outcome.run.events() if event.kind == "audit.verdict"]
+        assert verdict.data["not_audited"] == "other"
+        assert (
+            "Not audited, only run with the same engine and settings: other."
+            in (tmp_path / "run" / "report.html").read_text()
+        )
         for page in ("report.html", "audit/audit.html"):
             assert "batch changes outputs from 3 on, not up to 2" in (tmp_path / "run" / page).read_text()
         assert any(progress.note.startswith("audit: ") for progress in seen)
         assert seen[-1].note == ""
         told: Any = outcome_json(outcome)["audit"]
         assert told["sentence"] == outcome.audit.sentence
+        assert told["not_audited"] == outcome.unaudited == ["other"]
 
     def test_a_resume_does_not_repeat_it_and_other_settings_do(self, make_spec: MakeSpec, tmp_path: Path) -> None:
         spec = spec_of(make_spec)
@@ -106,6 +117,20 @@ class TestOnRay:
         planned = make_plan(spec).audit
         assert planned is not None
         assert "no row of the sample can be asked" in planned.trouble
+
+    def test_a_stall_of_its_engine_is_an_event_that_names_the_dump(self, make_spec: MakeSpec, tmp_path: Path) -> None:
+        fault = {"kind": "stall", "rows": [2], "times": 1}
+        spec = spec_of(make_spec, engine={"faults": [fault]}, audit={"faults": True}, limits={"stall_seconds": 2})
+        outcome = run(spec)
+        assert outcome.exit_code == 0, outcome.reasons
+        stalls = [event for event in outcome.run.events() if event.kind == "audit.engine.stalled"]
+        assert stalls
+        for event in stalls:
+            dump = event.data["dump"]
+            assert isinstance(dump, str)
+            assert dump.startswith("audit/stalls/")
+            assert "Python stacks" in (tmp_path / "run" / dump).read_text()
+            assert dump in event.message
 
     def test_an_audit_whose_worker_dies_costs_the_audit_and_not_the_run(
         self, make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -154,21 +154,43 @@ class Seat:
 class _Supervised:
     """An engine under a supervisor."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
+    def __init__(self, supervisor: Supervisor, said: Callable[[str], str]) -> None:
+        self._supervisor, self._said = supervisor, said
         self.versions: dict[str, str] = {}
 
     def ask(self, requests: Sequence[Request]) -> list[Response]:
-        responses = [future.result() for future in self._supervisor.submit_together(requests)]
+        responses = [self._told(future.result()) for future in self._supervisor.submit_together(requests)]
         failures = [response.failure for response in responses if response.failure is not None]
         if failures and self._supervisor.state == "broken":
-            raise UserError(f"the engine does not work: {self._supervisor.fatal or failures[0].message}", where="audit")
+            why = self._said(str(self._supervisor.fatal or failures[0].message))
+            raise UserError(f"the engine does not work: {why}", where="audit")
         return responses
+
+    def _told(self, response: Response) -> Response:
+        if response.failure is None:
+            return response
+        failure = msgspec.structs.replace(response.failure, message=self._said(response.failure.message))
+        return msgspec.structs.replace(response, failure=failure)
 
 
 @contextmanager
-def supervised(order: EngineOrder) -> Iterator[Asking]:
-    """The order's engine in a child process under a supervisor."""
+def supervised(
+    order: EngineOrder,
+    *,
+    name: str = "audit",
+    stalls: Path | None = None,
+    listen: Callable[[Event], None] = lambda _: None,
+    said: Callable[[str], str] = str,
+) -> Iterator[Asking]:
+    """The order's engine in a child process under a supervisor.
+
+    Args:
+        order: which engine.
+        name: of the engine, in events and in the names of its files.
+        stalls: local directory for stack dumps and the engine's log; None keeps none of them.
+        listen: is told of every event, from the supervisor's thread.
+        said: puts the places of files in messages into other words.
+    """
     with tempfile.TemporaryDirectory(prefix="proctor-audit-") as directory:
         folder = Path(directory)
         settings = Settings(
@@ -176,21 +198,22 @@ def supervised(order: EngineOrder) -> Iterator[Asking]:
             load_seconds=order.load_seconds,
             init_attempts=order.init_attempts,
             window=max(2, order.config.batch_size),
-            stalls_dir=folder,
+            stalls_dir=stalls or folder,
             python=order.python,
             env=order.env,
             hold_seconds=0.0,
         )
         versions: dict[str, str] = {}
 
-        def listen(event: Event) -> None:
+        def heed(event: Event) -> None:
             if event.kind == "engine.loaded":
-                versions.update({name: str(value) for name, value in event.data.items() if name != "load_seconds"})
+                versions.update({what: str(value) for what, value in event.data.items() if what != "load_seconds"})
+            listen(event)
 
         config = msgspec.structs.replace(order.config, fault_state=str(folder / "faults"))
-        supervisor = Supervisor(config, settings, name="audit", on_event=listen)
+        supervisor = Supervisor(config, settings, name=name, on_event=heed)
         supervisor.start()
-        engine = _Supervised(supervisor)
+        engine = _Supervised(supervisor, said)
         engine.versions = versions
         try:
             yield engine

@@ -58,6 +58,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         verdict: the sentence and what it rests on.
         effects: the strongest first.
         arms: planned ones and those that the search added.
+        disturbed: answers that do not count: an engine died while it had these rows.
+        troubles: what befell engines, a line each.
         replay: what was replayed, or why nothing was, in words.
         questions: texts of the rows that are shown, by row id as text.
     """
@@ -74,6 +76,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
     seconds: float
     disturbed: int = 0
+    troubles: tuple[str, ...] = ()
     replay: str = ""
     questions: dict[str, str] = {}
 
@@ -113,8 +116,9 @@ class Auditor:
         self.checkpoint = chosen.name
         python, env = environment(spec.engine)
         limits = spec.limits
+        config = engine_config(spec.engine, chosen)
         self._order = EngineOrder(
-            config=engine_config(spec.engine, chosen),
+            config=config if self._audit.faults else msgspec.structs.replace(config, faults=()),
             env=dict(env),
             python=python,
             stall_seconds=limits.stall_seconds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,17 +11,18 @@ import msgspec
 import xxhash
 
 import proctor
-from proctor.audit.bench import Start, supervised
+from proctor.audit.bench import Start
 from proctor.audit.conduct import Audit, Auditor
 from proctor.audit.design import make_design
 from proctor.audit.lab import Progress
 from proctor.audit.places import FOLDER
 from proctor.audit.store import ANSWERS, AUDIT, REPLAYED, TOKENS, write_audit
 from proctor.audit.traffic import traffic_knobs
+from proctor.audit.watch import watched
 from proctor.engines.config import engine_config, environment
 from proctor.engines.knobs import knobs_of
 from proctor.engines.surroundings import look
-from proctor.rows import UserError
+from proctor.rows import Event, UserError
 from proctor.sources.registry import source_of
 from proctor.spec import Checkpoint, RunSpec
 from proctor.storage.folder import Folder, LocalFolder
@@ -70,6 +72,11 @@ def audited_checkpoint(spec: RunSpec, name: str | None = None) -> Checkpoint:
     raise UserError(f"no checkpoint {name!r} in this spec", where="engine.checkpoints", fix=f"there are: {names}")
 
 
+def unaudited(spec: RunSpec, audited: str) -> list[str]:
+    """Names of the run's checkpoints that an audit of `audited` says nothing about."""
+    return [checkpoint.name for checkpoint in spec.engine.checkpoints if checkpoint.name != audited]
+
+
 def key_of(spec: RunSpec, source: str, checkpoint: str) -> str:
     """Of what an audit would look at and how: settings, engine, versions, questions.
 
@@ -84,8 +91,10 @@ def key_of(spec: RunSpec, source: str, checkpoint: str) -> str:
         UserError: the engine's interpreter cannot be run.
     """
     python, _ = environment(spec.engine)
+    faults = spec.audit is not None and spec.audit.faults
     asked = {
         "audit": None if spec.audit is None else spec.audit.model_dump(mode="json"),
+        "faults": [fault.model_dump(mode="json") for fault in spec.engine.faults] if faults else [],
         "engine": spec.engine.model_dump(mode="json", exclude=_OF_THE_ENGINE),
         "checkpoint": (checkpoint, audited_checkpoint(spec, checkpoint).path),
         "questions": spec.model_dump(mode="json", include={"task", "sampling", "images"}),
@@ -117,7 +126,8 @@ def conduct_standing(
     run: Folder,
     progress: Progress | None = None,
     *,
-    start: Start = supervised,
+    tell: Callable[[Event], None] | None = None,
+    start: Start | None = None,
 ) -> Standing:
     """Audits a checkpoint and puts the audit into the run directory.
 
@@ -127,14 +137,17 @@ def conduct_standing(
         key: of this audit.
         run: the run directory, also on object storage.
         progress: is told of every sitting.
-        start: how engines are started.
+        tell: is told of what befalls an engine; may be called from another thread.
+        start: how engines are started, if not under a supervisor that keeps what failed ones leave.
 
     Raises:
         UserError: the engine does not work, or nothing can be asked.
         OSError: the run directory cannot be written to.
     """
-    audit, lab = Auditor(spec, checkpoint, start=start).run(progress)
-    set_aside(run)
+    with watched(run, FOLDER, tell) as watch:
+        audit, lab = Auditor(spec, checkpoint, start=start or watch.start).run(progress)
+        audit = msgspec.structs.replace(audit, troubles=watch.troubles)
+        set_aside(run)
     with tempfile.TemporaryDirectory(prefix="proctor-audit-") as place:
         write_audit(Path(place), audit, lab)
         for name in (ANSWERS, TOKENS, REPLAYED, AUDIT):  # the audit itself last: it is whole or not there
@@ -152,7 +165,7 @@ def conduct_audit(
     place: Path,
     progress: Progress | None = None,
     *,
-    start: Start = supervised,
+    start: Start | None = None,
 ) -> Audit:
     """Audits a checkpoint and puts the audit into a local directory; one that is there already goes to ``earlier/``.
 
@@ -161,19 +174,22 @@ def conduct_audit(
         checkpoint: its name; None is the first one.
         place: directory, which is made.
         progress: is told of every sitting.
-        start: how engines are started.
+        start: how engines are started, if not under a supervisor that keeps what failed ones leave.
 
     Raises:
         UserError: the engine does not work, nothing can be asked, or the directory cannot be written to.
     """
     name = audited_checkpoint(spec, checkpoint).name
-    auditor = Auditor(spec, name, start=start)
-    key = key_of(spec, source_of(spec).fingerprint(), name)
-    audit, lab = auditor.run(progress)
+    beside = LocalFolder(place.parent)
     try:
-        set_aside(LocalFolder(place.parent), place.name)
+        with watched(beside, place.name) as watch:
+            auditor = Auditor(spec, name, start=start or watch.start)
+            key = key_of(spec, source_of(spec).fingerprint(), name)
+            audit, lab = auditor.run(progress)
+            audit = msgspec.structs.replace(audit, troubles=watch.troubles)
+            set_aside(beside, place.name)
         write_audit(place, audit, lab)
-        write_standing(LocalFolder(place.parent), standing_of(audit, key), place.name)
+        write_standing(beside, standing_of(audit, key), place.name)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", where=str(place)) from error
     return audit

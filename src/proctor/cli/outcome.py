@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from proctor.audit.standing import Standing
 from proctor.cli.output import json_line, stdout, table
 from proctor.results import Ledger
 from proctor.runner.outcome import ExitCode, RunOutcome
@@ -46,11 +47,16 @@ def show_outcome(outcome: RunOutcome, *, resume: str, json: bool) -> None:
     if outcome.exit_code in (ExitCode.INCOMPLETE, ExitCode.INTERRUPTED):
         stdout.say(f"resume with: {resume}")
     if outcome.audit is not None:
-        colour = "green" if outcome.audit.exit_code == 0 else "yellow"
-        stdout.say(f"audit of {outcome.audit.checkpoint}: {outcome.audit.sentence}", style=colour)
+        _show_audit(outcome.audit, outcome.unaudited)
     stdout.say(f"results: {outcome.run.results.location}")
     if outcome.report is not None:
         stdout.say(f"report:  {outcome.report}")
+
+
+def _show_audit(audit: Standing, unaudited: list[str]) -> None:
+    stdout.say(f"audit of {audit.checkpoint}: {audit.sentence}", style="green" if audit.exit_code == 0 else "yellow")
+    if unaudited:
+        stdout.say(f"not audited: {', '.join(unaudited)}")
 
 
 def _show_doubts(ledger: Ledger) -> None:
@@ -90,8 +96,12 @@ def outcome_json(outcome: RunOutcome) -> dict[str, object]:
         "progress": status_json(outcome.progress, outcome.exit_code.name.lower())["checkpoints"],
         "run_dir": outcome.run.location,
         "report": outcome.report,
-        "audit": None if outcome.audit is None else msgspec.to_builtins(outcome.audit),
+        "audit": None if outcome.audit is None else _audit_json(outcome.audit, outcome.unaudited),
     }
+
+
+def _audit_json(audit: Standing, unaudited: list[str]) -> dict[str, object]:
+    return {**msgspec.to_builtins(audit), "not_audited": unaudited}
 
 
 _LEDGER_COLUMNS = ["checkpoint", "expected", "answered", "errors", "unanswered", "missing", "duplicate", "unexpected"]

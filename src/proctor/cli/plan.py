@@ -88,11 +88,12 @@ def _show_run(spec: RunSpec, made: Plan) -> None:
 
 
 def _audit_line(audit: AuditPlan) -> str:
+    which = f"{audit.checkpoint}, not of {', '.join(audit.others)}" if audit.others else audit.checkpoint
     if audit.cost is None:
-        return f"audit before the run, of {audit.checkpoint}: it will fail, and the run go on: {audit.trouble}"
+        return f"audit before the run, of {which}: it will fail, and the run go on: {audit.trouble}"
     cost = audit.cost
     return (
-        f"audit before the run, of {audit.checkpoint}: {counted(audit.rows, 'row')}, {counted(audit.arms, 'arm')}, "
+        f"audit before the run, of {which}: {counted(audit.rows, 'row')}, {counted(audit.arms, 'arm')}, "
         f"{counted(cost['engine_starts'], 'engine start')}, {counted(cost['requests'], 'request')}, and at most "
         f"{counted(cost['most_more_sittings'], 'further sitting')} to look for causes (`proctor audit --dry-run`)"
     )

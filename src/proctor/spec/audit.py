@@ -25,6 +25,9 @@ class AuditSpec(SpecModel):
     """Lengths, in words, of a shared text in front of every prompt, to be tried alone and in company."""
     seed: int = Field(default=0, ge=0, le=MOST_ID)
     """Of every random choice of the audit: order, neighbours, what is interleaved how."""
+    faults: bool = False
+    """Whether `engine.faults` hit the audit's own engines, too: a rehearsal of the audit. Without it they hit the run
+    alone."""
     most_sittings: int = Field(default=400, ge=4, le=MOST)
     """Most sittings (an arm, once) that the search for causes and thresholds may add up to."""
 

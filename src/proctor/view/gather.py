@@ -75,6 +75,11 @@ class RunView:
         return None if self.audit is None else headline(self.audit.kind, self.audit.sentence)
 
     @property
+    def unaudited(self) -> list[str]:
+        """Checkpoints that the audit says nothing about."""
+        return [name for name in self.checkpoints if self.audit is not None and name != self.audit.checkpoint]
+
+    @property
     def asked(self) -> str | None:
         """The question, when all samples were asked the same."""
         questions = {sample.asked for sample in self.samples}
