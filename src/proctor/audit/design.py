@@ -12,6 +12,8 @@ from proctor.engines.knobs import Knob, Value
 from proctor.rows import UserError
 from proctor.spec.audit import AuditSpec
 
+NOTHING_TO_TRY = "no other value to try here"
+"""Why a knob was not turned that stands at its only value."""
 _LAYERS: dict[str, Layer] = {"cache": "cache", "logprobs": "observer", "top": "observer"}
 
 
@@ -60,7 +62,7 @@ def make_design(spec: AuditSpec, knobs: Sequence[Knob], rows: Sequence[int]) -> 
     untried = [(knob.name, "left out by audit.arms") for knob in knobs if knob.name not in wanted]
     untried += [(f"{knob.name}={value}" if value else knob.name, why) for knob in knobs for value, why in knob.untried]
     silent = [knob for knob in knobs if knob.name in wanted and not knob.values and not knob.untried]
-    untried += [(knob.name, "no other value to try here") for knob in silent]
+    untried += [(knob.name, NOTHING_TO_TRY) for knob in silent]
     order = random.Random(spec.seed)  # noqa: S311 (nothing secret)
     sittings = [sitting for round_ in range(spec.rounds) for sitting in _round(arms, round_, order)]
     return Design(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from proctor.audit.compare import not_excluded
+from proctor.audit.design import NOTHING_TO_TRY
+from proctor.audit.evidence import blindness, evidence
 from proctor.audit.lab import Lab
-from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Design, Rate, Threshold, Verdict
+from proctor.audit.model import BASELINE, REPEAT, Comparison, Design, Rate, Threshold, Verdict
 from proctor.audit.noise import Noise
-from proctor.audit.sampled import SEED, clones
+from proctor.audit.sampled import clones
 from proctor.audit.search import Effect, Found
 from proctor.audit.thresholds import lengths_told
 from proctor.audit.unanswered import gaps, silent_arms, unanswered
@@ -30,7 +32,7 @@ def verdict_of(lab: Lab, design: Design, found: Found, nature: Nature = "unknown
         sentence=_of_silence(lab),
         untried=(*design.untried, *found.not_tried, *silent.items()),
         ruled_out=tuple(_ruled_out(lab, design, found)),
-        evidence=(*_evidence(lab, found), *gaps(lab), *_blindness(lab, design, silent)),
+        evidence=(*evidence(lab, found), *gaps(lab), *blindness(lab, design, silent)),
     )
     if not lab.repeats(BASELINE).rows:
         return base
@@ -89,7 +91,7 @@ def _of_nothing(lab: Lab, design: Design) -> str:
     rows = sum(one.rows for one in compared)
     digits = min((one.digits for one in compared if one.digits), default=None)
     how = "bit for bit" if digits is None else f"to the {digits} digits that were sent"
-    with_logprobs = any(one.logprob_equal for one in compared)
+    with_logprobs = any(one.logprob_equal is not None and one.logprob_equal.of for one in compared)
     what = "tokens and log-probabilities" if with_logprobs else "answers"
     limit = _percent(not_excluded(lab.comparison(REPEAT, BASELINE).text_equal or Rate(0, 0, 0.0, 1.0)))
     return (
@@ -100,7 +102,7 @@ def _of_nothing(lab: Lab, design: Design) -> str:
 
 def _unturned(design: Design) -> str:
     """Knobs that nobody turned: "no effect" says nothing about them."""
-    knobs = [name for name, _ in design.untried if "=" not in name]
+    knobs = [name for name, why in design.untried if "=" not in name and why != NOTHING_TO_TRY]
     return f" Not tried: {_listed(knobs, _MOST_KNOBS)}." if knobs else ""
 
 
@@ -206,42 +208,6 @@ def _ruled_out(lab: Lab, design: Design, found: Found) -> list[str]:
                 f"{name}: {rate.hits} of {rate.of} answers equal, up to {_percent(not_excluded(rate))} not excluded"
             )
     return told
-
-
-def _evidence(lab: Lab, found: Found) -> list[str]:
-    told = []
-    again = lab.comparison(REPEAT, BASELINE)
-    if not found.noise.arms and again.rows:
-        told.append(f"asked again with nothing changed: {again.rows} of {again.rows} pairs of answers are equal")
-    for effect in found.effects:
-        seen = lab.by_round(effect.arm)
-        shows = sum(one.differs for one in seen)
-        told.append(f"{effect.arm} against {effect.against}: the effect shows in {shows} of {len(seen)} rounds")
-        told += [
-            f"a switch at {at.knob} {at.above} is known, which is a hint and no proof: {at.known_as}"
-            for at in effect.thresholds
-            if at.known_as
-        ]
-        told += [f"{setting}: the effect of {effect.arm} is gone" for setting in effect.switches]
-        told += [f"{setting}: the effect of {effect.arm} is rarer, not gone" for setting in effect.dampers]
-    return told
-
-
-def _blindness(lab: Lab, design: Design, silent: Collection[str]) -> list[str]:
-    """Controls that had to show and did not: what this audit cannot see."""
-    return [
-        f"control {arm.name} was not seen: {_why_unseen(lab, arm)}"
-        for arm in design.arms
-        if arm.layer == "control" and lab.has_sat(arm.name) and arm.name not in silent
-        if not lab.comparison(arm.name).differs
-    ]
-
-
-def _why_unseen(lab: Lab, control: Arm) -> str:
-    drawn = clones(lab) if SEED in control.changes else None
-    if drawn is None:
-        return "this engine shows too little for an effect of that size"
-    return drawn.remark or "the draws do not heed the seed, or the model is sure of its answers"
 
 
 def _percent(share: float) -> str:
