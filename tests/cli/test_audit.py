@@ -55,12 +55,27 @@ def test_a_spec_alone_is_audited_and_the_verdict_comes_first(
     found = read_audit(spec.parent / "run")
     assert " ".join(done.stdout.split()).startswith(found.verdict.sentence)
     assert found.verdict.sentence.startswith("batch changes outputs from 3 on, not up to 2 (")
-    for word in ("batch=4", "share that is equal", "remedy", "not tried", "evidence"):
+    for word in (
+        "batch=4",
+        "share that is equal",
+        "same token leads",
+        "Replayed with the baseline's tokens",
+        "remedy",
+        "not tried",
+        "evidence",
+    ):
         assert word in done.stdout
     assert done.stdout.endswith(f"page:  {spec.parent}/run/audit/audit.html\n")
     assert "1 of 8  " in done.stderr
     names = sorted(path.name for path in (spec.parent / "run" / "audit").iterdir())
-    assert names == ["answers.parquet", "audit.html", "audit.json", "tokens.parquet", "verdict.json"]
+    assert names == [
+        "answers.parquet",
+        "audit.html",
+        "audit.json",
+        "replayed.parquet",
+        "tokens.parquet",
+        "verdict.json",
+    ]
 
 
 def test_nothing_found_is_exit_code_0_and_json_is_one_object_a_line(tmp_path: Path) -> None:
@@ -82,6 +97,7 @@ def test_a_dry_run_shows_the_design_and_starts_nothing(audited: tuple[Path, subp
     assert sorted(spec.parent.rglob("*")) == before
     assert "audit of planted: 6 rows, 4 arms, 2 rounds" in done.stdout
     assert "takes: 2 engine starts, 8 sittings, " in done.stdout
+    assert "sit once more with the baseline's tokens forced: replays may add " in done.stdout
     assert "dtype" in done.stdout
     assert "left out by audit.arms" in done.stdout
     assert "an earlier audit here took " in done.stdout

@@ -18,7 +18,7 @@ from proctor.audit.probes import Probe, probes_of, texts_of
 from proctor.audit.reference import Referee
 from proctor.audit.remedies import Remedy, remedies_of
 from proctor.audit.replay import Replays, replay_plan, told_of
-from proctor.audit.search import Effect, Search
+from proctor.audit.search import Effect, Found, Search
 from proctor.audit.traffic import TOP, traffic_knobs
 from proctor.audit.verdict import verdict_of
 from proctor.engines.capabilities import capabilities
@@ -193,10 +193,17 @@ class Auditor:
             cost=self._cost(),
             seconds=(datetime.now(UTC) - began).total_seconds(),
             disturbed=sum(one.disturbed for one in lab.sat),
-            replay=told_of(self._design.replay, replays),
+            replay=told_of(self._design.replay, replays, self._parted(lab, found)),
             questions=questions,
         )
         return audit, lab
+
+    def _parted(self, lab: Lab, found: Found) -> list[str]:
+        """Planned arms in which an answer parts from its reference's; where there is noise, those are of no account."""
+        if found.noise.arms:
+            return []
+        arms = [arm.name for arm in self._design.arms if arm.against and lab.has_sat(arm.name)]
+        return [name for name in arms if lab.comparison(name).flips]
 
     def _cost(self) -> Cost:
         return cost_of(self._design, self._audit, max_tokens=self._spec.sampling.max_tokens, shared=self._shared)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from proctor.audit.compare import Judgement, compare, judged
 from proctor.audit.design import name_of
 from proctor.audit.lab import Lab
-from proctor.audit.model import Arm, Comparison, Observation, ReplayPlan
+from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Observation, ReplayPlan
 from proctor.audit.replay import Replays, replayable, root_of
 from proctor.audit.search import Found
 from proctor.rows import UserError
@@ -34,9 +34,15 @@ class Referee:
     def judge(self, found: Found) -> dict[str, Judgement]:
         """Replays every planned arm whose answers part, and judges those and the strongest effect.
 
+        Where there is noise, only the loudest arm is replayed, which shows how far it goes, and nothing is judged.
+
         Returns:
             Judgements by arm, each of the arm and its reference together.
         """
+        if found.noise.arms:  # an arm that does not agree with itself is as far from a reference as chance has it
+            if self._replays is not None:
+                self._replays.run([REPEAT if found.noise.loudest == BASELINE else found.noise.loudest])
+            return {}
         strongest = found.effects[0].arm if found.effects else None
         if self._replays is not None:
             self._replay(self._replays, strongest)

@@ -120,8 +120,14 @@ class Replays:
         return given
 
 
-def told_of(plan: ReplayPlan, replays: Replays | None) -> str:
-    """In a sentence or two, what was replayed, or why nothing was."""
+def told_of(plan: ReplayPlan, replays: Replays | None, parted: Iterable[str] = ()) -> str:
+    """In a sentence or two, what was replayed, or why nothing was.
+
+    Args:
+        plan: of the design.
+        replays: that were made; None where there can be none.
+        parted: arms in which an answer parts from its reference's.
+    """
     if replays is None:
         return f"Not replayed: {plan.why_not}. What follows an answer's first other token is not compared."
     parts = []
@@ -129,7 +135,10 @@ def told_of(plan: ReplayPlan, replays: Replays | None) -> str:
     if compared:
         parts.append(
             f"Replayed with the baseline's tokens forced, each beside its reference: {', '.join(compared)}. "
-            "There every position is compared, also behind an answer's first other token."
+            "There every position is compared, also what follows an answer's first other token."
         )
+    left = [name for name in parted if name not in compared and name not in replays.troubles]
+    if left:
+        parts.append(f"Not replayed, and so compared up to an answer's first other token: {', '.join(left)}.")
     parts += [f"{name} could not be replayed: {why}." for name, why in replays.troubles.items()]
     return " ".join(parts) or "Nothing to replay: no answer parts from its reference's, so every position is compared."

@@ -12,6 +12,7 @@ from proctor.audit.model import Arm, Comparison, Rate, Threshold
 from proctor.audit.places import place_for
 from proctor.audit.store import read_audit
 from proctor.audit.thresholds import lengths_told
+from proctor.cli.audit_replay_text import show_replay_plan, show_replays
 from proctor.cli.output import counted, duration, escaped, stdout, table
 from proctor.rows import UserError
 from proctor.spec import RunSpec
@@ -46,7 +47,7 @@ def design_json(preparation: Preparation, before: Earlier | None) -> dict[str, A
 def audit_json(audit: Audit) -> dict[str, Any]:
     """What was found as plain data, without the arms' figures, which ``audit.json`` has."""
     data: dict[str, Any] = msgspec.to_builtins(audit)
-    kept = ("checkpoint", "made_at", "verdict", "effects", "remedies", "fingerprint", "seconds")
+    kept = ("checkpoint", "made_at", "verdict", "effects", "remedies", "replay", "fingerprint", "seconds")
     return {"exit_code": audit.exit_code, **{name: data[name] for name in kept}}
 
 
@@ -72,6 +73,7 @@ def show_design(preparation: Preparation, before: Earlier | None) -> None:
         f"{counted(cost.requests, 'request')}, at most {cost.most_tokens:,} tokens"
     )
     stdout.say(f"the search for causes and thresholds may add {counted(cost.most_more_sittings, 'sitting')} at most")
+    show_replay_plan(preparation)
     if before is not None and before.sittings:
         estimate = before.seconds / before.sittings * cost.sittings
         stdout.say(
@@ -86,6 +88,7 @@ def show_audit(audit: Audit) -> None:
     stdout.print(f"[bold {_COLOURS.get(verdict.kind, 'yellow')}]{escaped(verdict.sentence)}[/]\n")
     _show_effects(audit)
     _show_matrix(audit)
+    show_replays(audit)
     if audit.remedies:
         rows = [
             (r.setting, r.effect, r.result, "-" if r.throughput is None else f"x {r.throughput:.2f}")

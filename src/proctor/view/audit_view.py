@@ -12,6 +12,7 @@ from proctor.engines.inspection import Conflict, Switch
 from proctor.engines.knobs import Value
 from proctor.view.audit_flips import FlipView, flip_views
 from proctor.view.audit_matrix import Matrix, matrix
+from proctor.view.audit_replay import ReplayLine, replay_lines
 from proctor.view.audit_words import Headline, headline
 from proctor.view.charts import survival, threshold
 from proctor.view.charts.survival import survival_chart
@@ -37,6 +38,7 @@ class AuditView:
     facts: list[tuple[str, str]]
     effects: list[tuple[Effect, Comparison | None]]
     matrix: Matrix
+    replays: list[ReplayLine]
     survival: survival.Chart | None
     thresholds: list[threshold.Chart]
     flips: list[FlipView]
@@ -66,6 +68,7 @@ def gather(audit: Audit, longest: int = 0) -> AuditView:
         facts=_facts(audit),
         effects=[(effect, arms[effect.arm].comparison if effect.arm in arms else None) for effect in audit.effects],
         matrix=matrix(audit),
+        replays=replay_lines(audit),
         survival=_survival(audit, longest),
         thresholds=_thresholds(audit, arms),
         flips=flips,
