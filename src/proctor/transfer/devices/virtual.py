@@ -28,7 +28,6 @@ from typing_extensions import override
 from proctor.transfer.devices.base import Device, Event, Stream, deadline_of, same_length
 from proctor.transfer.errors import Reason, TransferError
 
-
 Order = Literal["newest", "late", "early", "random"]
 POLL_SECONDS = 0.001
 """How often a wait looks at events of the host that hold the streams up."""

@@ -1,0 +1,92 @@
+"""NCCL between GPUs: one broadcast per bucket, in a process group of the transfer's own.
+
+What torch 2.13 does with it (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp and .cpp):
+
+- With ``asyncOp = False`` the kernel goes to the *current* stream, so a bucket is sent on the link's own stream and an
+  event behind it is an event behind the kernel. With True it would go to a stream of the group's.
+- A collective cannot be interrupted and has no deadline. Events are looked at until theirs (`CudaEvent.wait`), and then
+  `OrderedLink.close` aborts the communicator, which ends the kernels. After that events are over although nothing
+  arrived: an aborted link never counts as done, and the checksums say so once more.
+- The group's watchdog ends the whole process when its own timeout passes, so that is longer than any deadline here.
+- Two ranks on one GPU are refused by NCCL ("Duplicate GPU detected"): there `links.cuda_ipc` serves.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, cast, final
+
+import torch
+import torch.distributed as dist
+from typing_extensions import override
+
+from proctor.rows import UserError
+from proctor.transfer.devices.base import Stream, deadline_of, seconds_left
+from proctor.transfer.devices.cuda import CudaDevice, CudaStream, refuse_default
+from proctor.transfer.errors import Reason, TransferError
+from proctor.transfer.links.ordered import Carrier, OrderedLink
+from proctor.transfer.links.rendezvous import roll_call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PUBLISHER = 0
+"""The rank that every broadcast comes from."""
+WATCHDOG_FACTOR = 10
+"""The group's own timeout is so many times longer than the time that was left when it was made."""
+
+
+@final
+class NcclBroadcast(Carrier):
+    """The process group.
+
+    Args:
+        store: see `proctor.transfer.links.rendezvous`; a prefix of its own for each group.
+        rank: 0 is the publisher.
+        names: of all ranks, in their order; they are also how many there are.
+        device: the GPU of this rank; each rank has another one.
+        deadline: by which all ranks are here, of `time.monotonic`, seconds; None is 60 s from now.
+
+    Raises:
+        UserError: torch was built without NCCL.
+        TransferError: ``LATE``: a rank did not come; ``EXCEPTION``: NCCL refused.
+    """
+
+    def __init__(
+        self, store: dist.Store, rank: int, names: Sequence[str], device: CudaDevice, deadline: float | None = None
+    ) -> None:
+        if not dist.is_nccl_available():
+            raise UserError("this torch has no NCCL", fix="take the transport gloo, or a torch for CUDA")
+        until = deadline_of(deadline)
+        roll_call(store, rank, tuple(names), until)
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = timedelta(seconds=WATCHDOG_FACTOR * max(seconds_left(until), 1.0))
+        try:
+            self._group = dist.ProcessGroupNCCL(store, rank, len(names), options)
+            with torch.cuda.device(device.index):
+                # Now, where all ranks are known to be here, and not inside the first bucket.
+                self._group.eager_connect_single_device(torch.device(device.name))
+        except RuntimeError as error:
+            raise TransferError(Reason.EXCEPTION, f"NCCL refused: {error}") from error
+
+    @override
+    def __call__(self, stream: Stream, part: torch.Tensor) -> None:
+        raw = cast("CudaStream", stream).raw
+        refuse_default(raw)
+        options = dist.BroadcastOptions()
+        options.rootRank, options.rootTensor, options.asyncOp = PUBLISHER, 0, False
+        with torch.cuda.stream(raw):
+            self._group.broadcast([part], options)
+        part.record_stream(raw)
+
+    def abort(self) -> None:
+        """Ends what hangs in the group, and the group. From any thread."""
+        self._group.abort()
+
+
+def nccl_link(
+    store: dist.Store, rank: int, names: Sequence[str], device: CudaDevice, deadline: float | None = None
+) -> OrderedLink:
+    """A link over NCCL; the arguments and errors are those of `NcclBroadcast`."""
+    group = NcclBroadcast(store, rank, names, device, deadline)
+    return OrderedLink(device, group, group.abort, "the NCCL link")
