@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from proctor.audit.traffic import COMPANY, Wave, traffic_knobs, waves
 from proctor.engines.knobs import Value
-from proctor.rows import Message, Request, TextPart
+from proctor.rows import Message, Request, Sampling, TextPart
 from proctor.spec import AuditSpec
 
 REQUESTS = [Request(row, (Message("user", (TextPart(f"question {row}"),)),)) for row in (3, 5, 8, 13, 21)]
@@ -84,6 +85,15 @@ def test_the_observer_arm_asks_for_no_log_probabilities() -> None:
     for (asked,) in made(logprobs=False):
         assert not asked.request.sampling.logprobs
         assert asked.request.sampling.top_logprobs == 0
+
+
+def test_an_effect_can_be_tried_without_the_texts_that_end_answers() -> None:
+    ending = [replace(request, sampling=Sampling(stop=("###",))) for request in REQUESTS]
+    for stop, expected in ((None, ("###",)), (False, ())):
+        asked = [one for wave in waves(ending, {"stop": stop}, seed=0, top=2) for one in wave]
+        assert {one.request.sampling.stop for one in asked} == {expected}
+    assert {knob.name: knob.values for knob in traffic_knobs(AuditSpec(), 4, stops=True)}["stop"] == (False,)
+    assert knob_values(4)["stop"] == ()
 
 
 def knob_values(batch_size: int, spec: AuditSpec | None = None) -> dict[str, tuple[Value, ...]]:

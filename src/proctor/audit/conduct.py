@@ -134,6 +134,7 @@ class Auditor:
             spec.engine.batch_size,
             most_top=self._can.top_logprobs,
             sampled=spec.sampling.temperature > 0,
+            stops=bool(spec.sampling.stop),
         )
         knobs = (*traffic, *engine_knobs)
         design = make_design(self._audit, knobs, [probe.request.id for probe in self._probes])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from proctor.audit.model import BASELINE, REPEAT, Arm, Design, Layer, Sitting
+from proctor.audit.traffic import STOP
 from proctor.engines.knobs import Knob, Value
 from proctor.rows import UserError
 from proctor.spec.audit import AuditSpec
@@ -62,7 +63,7 @@ def make_design(spec: AuditSpec, knobs: Sequence[Knob], rows: Sequence[int]) -> 
     untried = [(knob.name, "left out by audit.arms") for knob in knobs if knob.name not in wanted]
     untried += [(f"{knob.name}={value}" if value else knob.name, why) for knob in knobs for value, why in knob.untried]
     silent = [knob for knob in knobs if knob.name in wanted and not knob.values and not knob.untried]
-    untried += [(knob.name, NOTHING_TO_TRY) for knob in silent]
+    untried += [(knob.name, NOTHING_TO_TRY) for knob in silent if knob.name != STOP]
     order = random.Random(spec.seed)  # noqa: S311 (nothing secret)
     sittings = [sitting for round_ in range(spec.rounds) for sitting in _round(arms, round_, order)]
     return Design(
@@ -116,6 +117,8 @@ def _wanted(spec: AuditSpec, knobs: Sequence[Knob]) -> set[str]:
 def _arms(knob: Knob, knobs: Sequence[Knob]) -> list[Arm]:
     """The arms of a knob, behind those that they are compared with."""
     crowd = max((int(value or 1) for other in knobs if other.name == "batch" for value in other.values), default=1)
+    if knob.name == STOP:
+        return []
     if knob.name == "prefix":
         return [arm for value in knob.values for arm in _in_company("prefix", value, crowd)]
     if knob.name in ("order", "neighbours"):  # what else is in a batch, or where, is no question of its size

@@ -9,6 +9,7 @@ from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Design
 from proctor.audit.sampled import SEED, clones
 from proctor.audit.search import Effect, Found
+from proctor.audit.unanswered import rows_told
 
 _SURE = 0.05
 """A p-value above this is no evidence that a score moved."""
@@ -83,8 +84,7 @@ def _not_numbers(lab: Lab) -> Iterator[str]:
             where.setdefault(tuple(sorted(strange)), []).append(arm)
     for rows, arms in where.items():
         more = f" and {len(arms) - 1} more arms" if len(arms) > 1 else ""
-        listed = ", ".join(map(str, rows[:8])) + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
-        yield f"log-probabilities of rows {listed} are not numbers in {arms[0]}{more}: they are kept apart"
+        yield f"log-probabilities of {rows_told(rows)} are not numbers in {arms[0]}{more}: they are kept apart"
 
 
 def _why_unseen(lab: Lab, control: Arm) -> str:

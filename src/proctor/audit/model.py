@@ -253,8 +253,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What the audit found, never more than its arms support.
 
     Attributes:
-        kind: ``no effect found``, ``run-to-run``, ``isolated``, ``not isolated``, ``observer``, ``too identical`` (other
-            seeds draw the same answers) or ``could not tell``.
+        kind: ``no effect found``, ``run-to-run``, ``isolated``, ``not isolated``, ``observer``, ``too identical``
+            (another seed draws the same answers) or ``could not tell``.
         sentence: the verdict in one sentence.
         causes: knobs, or pairs of knobs, that turn the effect on and off by themselves.
         thresholds: of ordered causes.

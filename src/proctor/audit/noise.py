@@ -11,6 +11,7 @@ from proctor.audit.further import Further
 from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Arm, Threshold
 from proctor.audit.thresholds import bisected, threshold
+from proctor.audit.traffic import STOP
 from proctor.engines.knobs import Knob, Value
 
 
@@ -57,9 +58,10 @@ def is_noisy(lab: Lab, arm: str) -> bool:
 
 
 def switches(lab: Lab, but: Collection[str] = ()) -> Iterator[tuple[Knob, Value]]:
-    """Every value that a wanted knob of the engine can be turned to, without those of the knobs `but`."""
+    """Every value that a wanted knob can be turned to that asks the same question, without those of the knobs `but`."""
     for knob in lab.setting.knobs:
-        if knob.place not in ("traffic", "process") and knob.name in lab.setting.wanted and knob.name not in but:
+        turns = knob.place not in ("traffic", "process") or knob.name == STOP
+        if turns and knob.name in lab.setting.wanted and knob.name not in but:
             for value in knob.values:
                 yield knob, value
 

@@ -18,6 +18,8 @@ COMPANY = 1 << 40
 TOP = 2
 """How many of the most likely tokens are looked at: the margin of a choice is between two."""
 MORE_TOP = 5
+STOP = "stop"
+"""A knob that is a condition of an effect and none by itself: without it answers are longer by right."""
 _LONG_WORDS = 200
 _WORDS = ("the", "road", "is", "wet", "and", "a", "car", "stands", "on", "left", "side", "of", "it", "now")
 
@@ -33,7 +35,9 @@ Wave = list[Asked]
 """Requests that are handed to the engine at once; the next wave follows when all have come back."""
 
 
-def traffic_knobs(spec: AuditSpec, batch_size: int, *, most_top: int = 0, sampled: bool = False) -> tuple[Knob, ...]:
+def traffic_knobs(
+    spec: AuditSpec, batch_size: int, *, most_top: int = 0, sampled: bool = False, stops: bool = False
+) -> tuple[Knob, ...]:
     """The knobs that exist for every engine, since they are about what is sent to it.
 
     Args:
@@ -41,6 +45,7 @@ def traffic_knobs(spec: AuditSpec, batch_size: int, *, most_top: int = 0, sample
         batch_size: most rows the engine works on at once: a larger wave would not be one.
         most_top: most likely tokens a position that the engine can be asked for.
         sampled: answers are drawn (temperature above 0), so another seed must give others.
+        stops: there are texts that end an answer.
     """
     batches = tuple(size for size in spec.batches or _powers(batch_size) if size <= batch_size)
     company = batch_size > 1
@@ -68,6 +73,12 @@ def traffic_knobs(spec: AuditSpec, batch_size: int, *, most_top: int = 0, sample
             (MORE_TOP,) if most_top >= MORE_TOP else (),
             "how many of the most likely tokens are asked for at each position (the observer effect)",
             ordered=True,
+        ),
+        _knob(
+            STOP,
+            True,
+            (False,) if stops else (),
+            "whether the stop texts end an answer; turned only to see whether an effect needs them",
         ),
         _knob("seed", 0, (1,) if sampled else (), "seed of the draws: added to the spec's", control=True),
     )
@@ -125,7 +136,8 @@ def _as_asked(request: Request, changes: Mapping[str, Value], top: int) -> Reque
     wanted = changes.get("logprobs") is not False
     top = int(changes.get("top") or top) if wanted else 0
     seed = request.sampling.seed + int(changes.get("seed") or 0)
-    sampling: Sampling = replace(request.sampling, logprobs=wanted, top_logprobs=top, seed=seed)
+    stop = () if changes.get(STOP) is False else request.sampling.stop
+    sampling: Sampling = replace(request.sampling, logprobs=wanted, top_logprobs=top, seed=seed, stop=stop)
     prompt = request.prompt
     words = int(changes.get("prefix") or 0)
     if words:

@@ -47,14 +47,15 @@ def _reason(kind: str, missing: Sequence[Observation]) -> str:
     """One kind of failure: its rows, and the words of the first; the others' differ in a number at most."""
     first = min(missing, key=lambda one: one.row_id)
     text = first.failure[1] if first.failure is not None else "neither a text nor a token came back"
-    return f"{_rows({one.row_id for one in missing})}, {kind} (row {first.row_id}: {text.rstrip('.')})"
+    return f"{rows_told({one.row_id for one in missing})}, {kind} (row {first.row_id}: {text.rstrip('.')})"
 
 
 def _kind(missing: Observation) -> str:
     return "nothing in it" if missing.failure is None else missing.failure[0]
 
 
-def _rows(rows: Collection[int]) -> str:
+def rows_told(rows: Collection[int]) -> str:
+    """Rows by their ids, the first of them if there are many."""
     shown = ", ".join(map(str, sorted(rows)[:_MOST_ROWS]))
     more = len(rows) - _MOST_ROWS
     return f"{'row' if len(rows) == 1 else 'rows'} {shown}{f' and {more} more' if more > 0 else ''}"

@@ -64,7 +64,7 @@ def change_bounds(change: Floats, rounds: Integers, span: float) -> tuple[float,
     means = change / rounds
     if means.min() == means.max():
         reach = span * rate(0, len(change)).high
-        return mean - reach, mean + reach
+        return max(-span, mean - reach), min(span, mean + reach)
     n, rng = len(change), np.random.default_rng(_SEED)
     drawn = []
     at_once = max(1, _DRAWS_AT_ONCE // n)
