@@ -59,7 +59,7 @@ def test_a_spec_alone_is_audited_and_the_verdict_comes_first(
         "batch=4",
         "share that is equal",
         "same token leads",
-        "Replayed with the baseline's tokens",
+        "Replayed, with the baseline's tokens",
         "remedy",
         "not tried",
         "evidence",

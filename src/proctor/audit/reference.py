@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from proctor.audit.compare import Judgement, compare, judged
 from proctor.audit.design import name_of
 from proctor.audit.lab import Lab
-from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Observation, ReplayPlan
+from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Observation, ReplayPlan, Sitting
 from proctor.audit.replay import Replays, replayable, root_of
 from proctor.audit.search import Found
 from proctor.rows import UserError
@@ -40,8 +40,9 @@ class Referee:
             Judgements by arm, each of the arm and its reference together.
         """
         if found.noise.arms:  # an arm that does not agree with itself is as far from a reference as chance has it
-            if self._replays is not None:
-                self._replays.run([REPEAT if found.noise.loudest == BASELINE else found.noise.loudest])
+            loudest = self._lab.arms[REPEAT if found.noise.loudest == BASELINE else found.noise.loudest]
+            if self._replays is not None and replayable(loudest):
+                self._replays.run([loudest.name])
             return {}
         strongest = found.effects[0].arm if found.effects else None
         if self._replays is not None:
@@ -87,9 +88,11 @@ class Referee:
     def _judged_free(self, name: str) -> Judgement | None:
         """Positions before the first flip, of free answers."""
         exact, against = self._exact_of(name), self._lab.arms[name].against
+        if self._replays is not None and name not in self._replays.troubles and exact.name in self._replays.troubles:
+            return None  # the arm was replayed, so that it is the precision which does not run
         if not self._lab.has_sat(exact.name):
             try:
-                self._lab.again([exact], 1)
+                self._lab.run([exact], [Sitting(exact.name, self._lab.rounds)])
             except UserError as error:  # the model may not fit in memory at that precision
                 self._trouble = f"{exact.name} could not be run as a reference: {error.what}"
                 return None

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from proctor.audit.bench import Sat
 from proctor.audit.compare import compare
 from proctor.audit.compare.pairs import answered
 from proctor.audit.lab import Forced, Lab
@@ -82,11 +83,18 @@ class Replays:
         for group in self._lab.groups(new):
             try:
                 for sat in self._lab.apart(group, forced, self._options):
-                    given = forced[sat.sitting.arm]
-                    self._lab.keep_replay(sat.sitting.arm, [one for one in sat.observations if one.row_id in given])
-                    self.sittings += 1
+                    self._keep(sat, forced[sat.sitting.arm])
             except UserError as error:  # what was found without replays is not to be lost with them
                 self.troubles |= {name: error.what for name, _ in group if self._lab.replay(name) is None}
+
+    def _keep(self, sat: Sat, forced: Forced) -> None:
+        """Keeps the rows that were forced; the others were only company."""
+        arm, seen = sat.sitting.arm, [one for one in sat.observations if one.row_id in forced]
+        self.sittings += 1
+        if any(map(answered, seen)):
+            self._lab.keep_replay(arm, seen)
+        else:
+            self.troubles[arm] = next((one.failure[1] for one in seen if one.failure), "there are no tokens to force")
 
     def compared(self) -> Iterator[str]:
         """Arms that were replayed beside their references, without runs that only serve as a measure."""
@@ -134,8 +142,8 @@ def told_of(plan: ReplayPlan, replays: Replays | None, parted: Iterable[str] = (
     compared = list(replays.compared())
     if compared:
         parts.append(
-            f"Replayed with the baseline's tokens forced, each beside its reference: {', '.join(compared)}. "
-            "There every position is compared, also what follows an answer's first other token."
+            "Replayed, with the baseline's tokens (for a shared prefix: those it gets alone) forced on each arm and on "
+            f"its reference: {', '.join(compared)}. There every position is compared, also after the first other token."
         )
     left = [name for name in parted if name not in compared and name not in replays.troubles]
     if left:
