@@ -9,6 +9,7 @@ from pyroaring import BitMap64
 
 from proctor.engines import EngineConfig
 from proctor.engines.config import engine_config, environment
+from proctor.engines.sequence_check import check_sequence
 from proctor.images.rules import ImageRules
 from proctor.prepare.material import material_of
 from proctor.results import RunDir
@@ -18,7 +19,9 @@ from proctor.runner.infer import EngineSetup
 from proctor.sources.base import Source
 from proctor.spec import Checkpoint, RunSpec
 from proctor.storage.connect import StorageOptions
+from proctor.storage.folder import open_folder
 from proctor.supervise import Settings, preflight
+from proctor.supervise.hotswap import SwapSetup
 from proctor.tasks import Task
 
 
@@ -74,7 +77,17 @@ class Exam:
             ),
             sampling=Sampling(**{**spec.sampling.model_dump(), "stop": tuple(spec.sampling.stop)}),
             run=self.run.folder,
+            swap=self._swap_setup(),
         )
+
+    def _swap_setup(self) -> SwapSetup | None:
+        engine = self.spec.engine
+        if engine.mode == "restart":
+            return None
+        options = StorageOptions(**self.spec.storage.model_dump())
+        kept = self.run.folder.below("fingerprints")
+        folder = kept if engine.fingerprints is None else open_folder(engine.fingerprints, options)
+        return SwapSetup(folder, beside=engine.reference == "beside")
 
     def check_engines(self) -> None:
         """Asks each engine, in its own interpreter, for mistakes that need no weights.
@@ -83,5 +96,8 @@ class Exam:
             UserError: the first mistake found.
         """
         python, env = environment(self.spec.engine)
-        for checkpoint in self.spec.engine.checkpoints:
-            preflight(self.engine_config(checkpoint), python, env)
+        configs = {checkpoint.name: self.engine_config(checkpoint) for checkpoint in self.spec.engine.checkpoints}
+        for config in configs.values():
+            preflight(config, python, env)
+        if self.spec.engine.mode == "sequential":
+            check_sequence(configs, env)

@@ -21,6 +21,7 @@ from proctor.runner.evidence import Evidence
 from proctor.runner.hub import HubClient
 from proctor.storage.folder import Folder
 from proctor.supervise import Settings, Supervisor
+from proctor.supervise.hotswap import SwapSetup
 
 PULSE_SECONDS = 2.0
 _PULSE_PAUSE = 0.2
@@ -31,12 +32,17 @@ _CARRIED = [
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """What an actor needs to start its engine, and the run directory that its logs belong to."""
+    """What an actor needs to start its engine, and the run directory that its logs belong to.
+
+    Attributes:
+        swap: how it takes over further checkpoints; None where it serves only one.
+    """
 
     config: EngineConfig
     settings: Settings
     sampling: Sampling
     run: Folder
+    swap: SwapSetup | None = None
 
 
 class Infer:
@@ -49,13 +55,14 @@ class Infer:
         self._sampling = setup.sampling
         self.name = f"{platform.node()}:{os.getpid()}"
         evidence = Evidence(setup.run)
-        settings = replace(setup.settings, stalls_dir=evidence.directory)
+        self._settings = replace(setup.settings, stalls_dir=evidence.directory)
 
         def tell(event: Event) -> None:
             evidence.heed(event)
             hub.emit(event)
 
-        self._supervisor = Supervisor(setup.config, settings, name=self.name, on_event=tell)
+        self._tell = tell
+        self._supervisor = Supervisor(setup.config, self._settings, name=self.name, on_event=tell)
         self._supervisor.start()
         self._heart = Heart(self.name, hub)
 

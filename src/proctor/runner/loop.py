@@ -29,6 +29,7 @@ from proctor.runner.hub import HubClient
 from proctor.runner.interrupts import interruptible
 from proctor.runner.outcome import RunOutcome, conclude
 from proctor.runner.progress import Tracker
+from proctor.runner.sequence import answer_in_sequence
 from proctor.runner.snapshot import Observer, quiet
 from proctor.runner.stoppable import Stopped
 from proctor.runner.stream import stream, tally_of
@@ -74,7 +75,10 @@ def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Ob
 
 
 def evaluate(exam: Exam, tracker: Tracker) -> None:
-    """Takes the checkpoints in turn, one or several at once; Ray starts only when there is something left to do."""
+    """Takes the checkpoints in turn, one or several at once, or one after another in the same engines.
+
+    Ray starts only when there is something left to do.
+    """
     tell = exam.run.append_event
     open_rows = {name: exam.expected - _done(exam, name, tracker, tell) for name in tracker.checkpoints}
     if not any(open_rows.values()):
@@ -82,9 +86,11 @@ def evaluate(exam: Exam, tracker: Tracker) -> None:
     with cluster(exam.spec), tracker.watching(HubClient.start(exam.run.folder)) as hub:
         try:
             audit_first(exam, tracker, hub)
-            for names in _turns(open_rows, exam.spec.stream.checkpoints_at_once):
+            in_sequence = exam.spec.engine.mode == "sequential"
+            first_pass = answer_in_sequence if in_sequence else answer_together
+            for names in _turns(open_rows, len(open_rows) if in_sequence else exam.spec.stream.checkpoints_at_once):
                 if len(names) > 1:
-                    answer_together(exam, {name: open_rows[name] for name in names}, tracker, hub)
+                    first_pass(exam, {name: open_rows[name] for name in names}, tracker, hub)
                     open_rows |= {name: exam.expected - _done(exam, name, tracker, hub.emit) for name in names}
                 for name in filter(open_rows.get, names):
                     answer_all(exam, name, open_rows[name], tracker, hub)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proctor.spec.engine import FaultSpec, LocalEngineBase, TransformersEngineSpec
+from proctor.spec.engine import EngineBase, FaultSpec, LocalEngineBase, TransformersEngineSpec
 from proctor.spec.run import LimitsSpec, RunSpec
 from proctor.spec.task import PythonTaskSpec
 
@@ -58,9 +58,18 @@ def _engine(spec: RunSpec) -> list[str]:
         found.append("engine.gpus_per_replica: reserves GPUs for an engine that engine.device keeps on the CPU")
     if isinstance(engine, TransformersEngineSpec) and engine.device == "cuda" and engine.gpus_per_replica == 0:
         found.append("engine.device: cuda without engine.gpus_per_replica; Ray hides GPUs it did not reserve")
+    found += [f"engine.{key}: has no effect without engine.mode: sequential" for key in _unused_in_restarts(engine)]
+    if engine.mode == "sequential" and len(engine.checkpoints) == 1:
+        found.append("engine.mode: has no effect on one checkpoint")
     if engine.kind == "openai" and engine.gpus_per_replica > 0:
         found.append("engine.gpus_per_replica: an openai engine only sends requests")
     return found
+
+
+def _unused_in_restarts(engine: EngineBase) -> list[str]:
+    unset = type(engine).model_fields
+    keys = ("fingerprints", "reference") if engine.mode == "restart" else ()
+    return [key for key in keys if getattr(engine, key) != unset[key].default]
 
 
 def _task(spec: RunSpec) -> list[str]:

@@ -18,6 +18,9 @@ FREE_KEYS = (
     "engine.replicas",
     "engine.cpus_per_replica",
     "engine.faults",
+    "engine.mode",
+    "engine.fingerprints",
+    "engine.reference",
     "source.cache_gb",
     "source.cache_dir",
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel
+from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel, without_secrets
 from proctor.spec.numerics import NumericsSpec
 
 
@@ -63,6 +63,18 @@ class EngineBase(SpecModel):
     """CPUs that Ray reserves for one engine."""
     gpus_per_replica: float = Field(default=0.0, ge=0)
     """GPUs that Ray reserves for one engine."""
+    mode: Literal["restart", "sequential"] = "restart"
+    """How the checkpoints follow each other. ``restart`` starts engines for each. ``sequential`` starts them once and
+    swaps the weights in that were read while they worked for the checkpoint before. An engine's answers to fixed probes
+    have to prove the swap: until then it serves nothing, and otherwise it is started anew. The checkpoints have to be
+    of one architecture."""
+    fingerprints: PathText | None = None
+    """``sequential``: where the answers of started engines to the probes are kept, also ``s3://`` and the like. Runs
+    may share it. Default: ``fingerprints/`` in the run directory."""
+    reference: Literal["first", "beside"] = "first"
+    """``sequential``: who answers the probes for a checkpoint that is not known yet: ``first``, the first engine that
+    comes to it and is started anew for it; ``beside``, a second engine that is started beside each one while it works
+    for the checkpoint before, where there is memory for two."""
     faults: list[FaultSpec] = []
     """Faults to plant, for rehearsals."""
 
@@ -81,6 +93,11 @@ class EngineBase(SpecModel):
         if doubled:
             raise ValueError(f"checkpoint names must be unique, {', '.join(doubled)} is there more than once")
         return value
+
+    @field_validator("fingerprints")
+    @classmethod
+    def _no_secrets(cls, value: str | None) -> str | None:
+        return without_secrets(value) if value is not None and "://" in value else value
 
     @model_validator(mode="after")
     def _faults_name_checkpoints(self) -> EngineBase:
@@ -139,6 +156,8 @@ class OpenAIEngineSpec(EngineBase):
     """Longest wait for one answer."""
     max_retries: int = Field(default=5, ge=0, le=MOST)
     """Tries after a rate limit or a server error, before the row is left to the next sweep."""
+    mode: Literal["restart"] = "restart"
+    """A server's weights are not this engine's to change."""
     token_ids: bool = False
     """Ask for token ids, as vLLM's server gives them (``return_token_ids``). Other servers refuse what they do not
     know, so it is off by default."""

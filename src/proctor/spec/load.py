@@ -99,6 +99,8 @@ def anchored(spec: RunSpec, base: Path) -> RunSpec:
         return path if "://" in path else str((base / _at_home(path)).absolute())
 
     engine = spec.engine
+    if engine.fingerprints is not None:
+        engine = engine.model_copy(update={"fingerprints": anchor(engine.fingerprints)})
     if isinstance(engine, LocalEngineBase):
         checkpoints = [c.model_copy(update={"path": anchor(c.path)}) for c in engine.checkpoints]
         # A bare name is looked up on PATH, as a shell would.

@@ -23,3 +23,14 @@ class SpecModel(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may stand in logs.
+
+    Raises:
+        ValueError: it holds credentials, or a query, which may be a signature.
+    """
+    if "@" in url or "?" in url:
+        raise ValueError("a URL with credentials or a query: leave them out, credentials come from the environment")
+    return url

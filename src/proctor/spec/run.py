@@ -10,7 +10,7 @@ from proctor.spec.audit import AuditSpec
 from proctor.spec.capacity import CapacitySpec
 from proctor.spec.engine import EngineSpec, LocalEngineBase
 from proctor.spec.images import ImagesSpec
-from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel
+from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel, without_secrets
 from proctor.spec.source import SourceSpec
 from proctor.spec.task import TaskSpec
 
@@ -84,17 +84,6 @@ WRITABLE = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file")
 """Schemes of URLs that a run directory may have."""
 
 
-def _without_secrets(url: str) -> str:
-    """A URL as it may stand in logs.
-
-    Raises:
-        ValueError: it holds credentials, or a query, which may be a signature.
-    """
-    if "@" in url or "?" in url:
-        raise ValueError("a URL with credentials or a query: leave them out, credentials come from the environment")
-    return url
-
-
 class StorageSpec(SpecModel):
     """How object storage is reached. Credentials are not set here: they come from the environment or the machine."""
 
@@ -118,7 +107,7 @@ class StorageSpec(SpecModel):
             return None
         if not value.startswith(("http://", "https://")):
             raise ValueError("an endpoint begins with http:// or https://")
-        return _without_secrets(value)
+        return without_secrets(value)
 
 
 class RunSpec(SpecModel):
@@ -163,7 +152,16 @@ class RunSpec(SpecModel):
         if found and scheme not in WRITABLE:
             known = ", ".join(f"{name}://" for name in WRITABLE)
             raise ValueError(f"a run directory is a local directory or one of {known}")
-        return _without_secrets(value) if found else value
+        return without_secrets(value) if found else value
+
+    @model_validator(mode="after")
+    def _one_order_of_checkpoints(self) -> RunSpec:
+        if self.engine.mode == "sequential" and self.stream.checkpoints_at_once > 1:
+            raise ValueError(
+                "engine.mode: sequential takes the checkpoints one after another, stream.checkpoints_at_once several "
+                "at a time: choose one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _model_has_a_budget(self) -> RunSpec:

@@ -1,0 +1,50 @@
+"""Reads a checkpoint ahead of an engine's swap to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from proctor.engines.base import EngineConfig
+
+if TYPE_CHECKING:
+    from proctor.transfer.published import Published
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A checkpoint as an engine may take it over.
+
+    Attributes:
+        content_id: the same for the same content.
+        published: in shared memory; None where the engine has no weights.
+    """
+
+    content_id: str
+    published: Published | None = None
+
+    @property
+    def path(self) -> str:
+        """By which the engine's process attaches; empty where there is nothing to attach to."""
+        return "" if self.published is None else self.published.path
+
+    def close(self) -> None:
+        """Lets go of the memory."""
+        if self.published is not None:
+            self.published.close()
+
+
+def read_weights(config: EngineConfig) -> Weights:
+    """Reads the checkpoint of `config` into shared memory.
+
+    Raises:
+        UserError: its files cannot be read without running code of theirs, or do not fit together.
+        OSError: they cannot be read.
+    """
+    if config.kind == "scripted":  # it has no files: its answers depend on the name at most
+        return Weights(PurePath(config.model).name)
+    from proctor.transfer.reading import read_checkpoint
+
+    published = read_checkpoint(config.model)
+    return Weights(published.label.content, published)
