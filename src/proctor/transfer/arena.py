@@ -45,7 +45,7 @@ class Arena:
     def __init__(self, fd: int, nbytes: int, access: Access, mapping: mmap.mmap | None = None) -> None:
         self.nbytes = nbytes
         self._fd, self._access = fd, access
-        self._prefaulted = mapping is not None
+        self._mapped_only = mapping is not None
         self._map = mapping
         self._shut = weakref.finalize(self, os.close, fd)
 
@@ -116,7 +116,7 @@ class Arena:
             raise ValueError(f"bytes {offset} .. {offset + nbytes} are not in an arena of {self.nbytes}")
         if self._access != "write":
             raise TransferError(Reason.EXCEPTION, "the arena is not open for writing")
-        if self._prefaulted:
+        if self._mapped_only:
             self._copy(offset, parts)
         else:
             try:
@@ -133,7 +133,19 @@ class Arena:
         self._check_open()
         self._map = None
         memory.freeze(self._fd)
-        self._access, self._prefaulted = "sealed", False
+        self._access, self._mapped_only = "sealed", False
+
+    def keep_to_myself(self) -> None:
+        """From now on nobody else opens or maps it for writing; this object still writes, through its mapping.
+
+        Raises:
+            TransferError: it is sealed, or not open for writing.
+        """
+        if self._access != "write" or self.sealed:
+            raise TransferError(Reason.EXCEPTION, "the arena is not open for writing")
+        self._mapping()
+        memory.forbid_others(self._fd)
+        self._mapped_only = True
 
     def prefetch(self) -> None:
         """Makes all pages known to this process now, not at their first touch."""

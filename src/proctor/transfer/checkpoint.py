@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -58,6 +59,7 @@ class Checkpoint:
         sources: the files with tensors.
         files: content of the small files beside them, by name.
         stamps: `Source.stamp` of every file of both kinds, by name.
+        opened_at: seconds since the epoch, before the first file was opened.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class Checkpoint:
         files: Mapping[str, bytes],
         stamps: Mapping[str, str],
         opened: ExitStack,
+        opened_at: float,
     ) -> None:
+        self.opened_at = opened_at
         self.location, self.readers = location, place.readers
         self.files, self.stamps = files, stamps
         self.sources = [source for source, _ in shards]
@@ -128,12 +132,13 @@ def open_checkpoint(path: str, options: StorageOptions | None = None) -> Checkpo
         UserError: there is none, it is pickled, a header or the index is damaged, or they contradict each other.
         TransferError: storage fails, or a file changes meanwhile.
     """
+    opened_at = time.time()
     place, single = _find(path, options)
     with ExitStack() as opened:
         shards, stamps = _shards(place, single, opened)
         _refuse_twice(shards)
         files = _beside(place, stamps)
-        return Checkpoint(place, path, shards, files, stamps, opened.pop_all())
+        return Checkpoint(place, path, shards, files, stamps, opened.pop_all(), opened_at)
 
 
 def stamps_of(path: str, options: StorageOptions | None = None) -> dict[str, str]:

@@ -21,6 +21,7 @@ SEAL_SEAL: Final = 0x1
 SEAL_SHRINK: Final = 0x2
 SEAL_GROW: Final = 0x4
 SEAL_WRITE: Final = 0x8
+SEAL_FUTURE_WRITE: Final = 0x10
 SIZED: Final = SEAL_SHRINK | SEAL_GROW
 """Nobody changes the length: no reader can be made to read behind the end, which would be a SIGBUS."""
 FROZEN: Final = SIZED | SEAL_WRITE | SEAL_SEAL
@@ -73,6 +74,11 @@ def freeze(fd: int) -> None:
         raise TransferError(Reason.EXCEPTION, message) from None
 
 
+def forbid_others(fd: int) -> None:
+    """Nobody writes to it any more but by the mappings that are there now."""
+    fcntl.fcntl(fd, F_ADD_SEALS, SEAL_FUTURE_WRITE)
+
+
 def seals(fd: int) -> int:
     """The seals of an open descriptor; 0 for whatever cannot have any."""
     try:
@@ -111,9 +117,10 @@ def find(path: str, *, needed: int, writable: bool = False) -> int:
     except OSError as error:
         raise TransferError(Reason.MISMATCH, f"{path} is no shared memory: {os.strerror(error.errno or 0)}") from None
     found = seals(fd) if stat.S_ISREG(os.fstat(fd).st_mode) else 0
-    if found & needed != needed or (writable and found & SEAL_WRITE):
+    refused = writable and found & (SEAL_WRITE | SEAL_FUTURE_WRITE)
+    if found & needed != needed or refused:
         os.close(fd)
-        what = "sealed, so nobody writes to it" if writable and found & SEAL_WRITE else _lacking(needed)
+        what = "sealed, so nobody else writes to it" if refused else _lacking(needed)
         raise TransferError(Reason.MISMATCH, f"{path} is {what}")
     return fd
 

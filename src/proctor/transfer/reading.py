@@ -10,6 +10,7 @@ import xxhash
 
 from proctor.storage.connect import StorageOptions
 from proctor.transfer.checkpoint import Checkpoint, open_checkpoint
+from proctor.transfer.identities import Identities
 from proctor.transfer.identity import content_id
 from proctor.transfer.manifest import Bucket
 from proctor.transfer.published import BUCKET_BYTES, Draft, Published
@@ -18,7 +19,13 @@ Take = Callable[[Bucket, memoryview], None]
 """Takes the bytes of a bucket, which are overwritten afterwards. Called by several threads."""
 
 
-def read_checkpoint(path: str, *, options: StorageOptions | None = None, readers: int | None = None) -> Published:
+def read_checkpoint(
+    path: str,
+    *,
+    options: StorageOptions | None = None,
+    readers: int | None = None,
+    known: Identities | None = None,
+) -> Published:
     """Reads a safetensors checkpoint into sealed shared memory.
 
     Peak memory is that of the tensors and 16 MiB for each reader. Bytes are read from where they lie to their places;
@@ -28,13 +35,17 @@ def read_checkpoint(path: str, *, options: StorageOptions | None = None, readers
         path: a folder, or one ``.safetensors`` file; local or a URL.
         options: how object storage is reached.
         readers: threads that read; None is 4 for a disk and 8 for object storage.
+        known: notes there what the checkpoint's content id is.
 
     Raises:
         UserError: no such checkpoint, pickled, damaged, contradicting its index; no room in memory.
         TransferError: ``CORRUPT``: a file was cut short, changed or replaced meanwhile; ``EXCEPTION``: storage failed.
     """
     with open_checkpoint(path, options) as checkpoint:
-        return publish_checkpoint(checkpoint, readers=readers)
+        published = publish_checkpoint(checkpoint, readers=readers)
+        if known is not None:
+            known.keep(checkpoint, published.label.content)
+        return published
 
 
 def publish_checkpoint(checkpoint: Checkpoint, *, readers: int | None = None) -> Published:
@@ -66,6 +77,21 @@ def content_of(checkpoint: Checkpoint, *, readers: int | None = None) -> str:
 
     _read(checkpoint, take, readers)
     return content_id(checkpoint.manifest, BUCKET_BYTES, sums, checkpoint.files)
+
+
+def identify(path: str, known: Identities, *, options: StorageOptions | None = None) -> str:
+    """The content id of a checkpoint: from `known` if no file of it has changed since, else by reading all of it.
+
+    Raises:
+        UserError: see `read_checkpoint`.
+        TransferError: see there.
+    """
+    content = known.find(path, options)
+    if content is None:
+        with open_checkpoint(path, options) as checkpoint:
+            content = content_of(checkpoint)
+            known.keep(checkpoint, content)
+    return content
 
 
 def _read(checkpoint: Checkpoint, take: Take, readers: int | None) -> None:

@@ -16,6 +16,8 @@ from proctor.storage.connect import StorageOptions, is_url
 from proctor.storage.remote import Remote, RemoteError
 from proctor.transfer.errors import Reason, TransferError
 
+_LOCAL = "local:"
+_TICK_SECONDS = 3.0
 _MOST_PARTS = 1024
 """As many as one system call takes (IOV_MAX)."""
 
@@ -105,7 +107,23 @@ def read_all(source: Source) -> bytes:
 def stamp_of(status: os.stat_result) -> str:
     """Device, inode, length, and times of the last change of a local file. The time of the inode's change is in it: a
     copy that keeps the other one (``cp -p``, ``rsync -t``) cannot keep that."""
-    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+    numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _LOCAL + ":".join(str(number) for number in numbers)
+
+
+def settled(stamp: str, seconds: float) -> bool:
+    """Whether a file's last change is long enough ago for its stamp to tell the next one: clocks of file systems tick
+    (every 4 ms on a disk, every second or two on some network mounts), and a change within the same tick is not seen.
+    A store's tag always is.
+
+    Args:
+        stamp: of `Source`.
+        seconds: since the epoch, before the file was opened.
+    """
+    if not stamp.startswith(_LOCAL):
+        return True
+    changed = max(int(number) for number in stamp.split(":")[-2:])
+    return changed / 1e9 < seconds - _TICK_SECONDS
 
 
 @final
