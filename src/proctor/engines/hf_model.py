@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig
+from transformers import GenerationConfig
 from transformers.utils.logging import disable_progress_bar
 
 from proctor.engines.base import EngineConfig, Reporter
 from proctor.engines.chat import Chat
 from proctor.engines.hf_processor import load_processor, takes_images
+from proctor.engines.hf_weights import load_model, successor
 from proctor.engines.prepare import Prepared
 from proctor.engines.refusal import Refused, check_length, rejected
 from proctor.engines.row_decoding import Choose, Finish, Row, decoded, new_row
 from proctor.engines.sampling import cut_at_stop
-from proctor.rows import Response, UserError
+from proctor.rows import Response
 
 PROCESSOR_OPTION = "mm_processor_kwargs"
 """Arguments for the processor's call (e.g. `max_pixels`), under the name that vLLM uses for the same thing."""
@@ -30,9 +31,11 @@ class HFModel:
 
     Args:
         config: the engine's configuration; its options go to `from_pretrained`, `mm_processor_kwargs` to the processor.
+        processor: one that is loaded already.
+        model: one that is loaded already.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, *, processor: Any = None, model: Any = None) -> None:
         disable_progress_bar()
         directory = Path(config.model)
         options = dict(config.options)
@@ -40,12 +43,31 @@ class HFModel:
         self._padding = {name: options.pop(name) for name in (PADDING_OPTION,) if name in options}
         trusted = bool(options.get("trust_remote_code", False))
         images = takes_images(directory, trust_remote_code=trusted)
-        self.processor = load_processor(directory, images=images, trust_remote_code=trusted)
+        self.processor = processor or load_processor(directory, images=images, trust_remote_code=trusted)
         self.chat = Chat(self.processor, takes_images=images)
-        self._model = _load(directory, config, options, images=images)
+        self._options = options
+        if model is None:
+            model = load_model(directory, config.dtype, config.device, options, images=images)
+        self._model = model
         self._end_ids = _end_ids(self._model, self.chat.tokenizer)
         self._model.generation_config = _plain_generation(self._model.generation_config, self.chat.tokenizer)
         self.max_len = _longest(self._model, config.max_model_len)
+
+    def successor(self, config: EngineConfig, tensors: Mapping[str, Any] | None, *, same_processor: bool) -> HFModel:
+        """The same with another checkpoint, which takes this one's place: use this one no more.
+
+        Args:
+            config: this one's, but for the model's directory.
+            tensors: the other checkpoint's weights, which it may go on using; None: they are read from its directory.
+            same_processor: whether its tokenizer, processor and template are the same.
+
+        Raises:
+            SwapRefused: nothing has changed.
+        """
+        images = self.chat.takes_images
+        processor = self.processor if same_processor else None
+        model = successor(self._model, Path(config.model), config.dtype, self._options, tensors, images=images)
+        return HFModel(config, processor=processor, model=model)
 
     def answers(self, rows: Sequence[Prepared], report: Reporter) -> list[Response]:
         """Answers a batch of rows that either all bring images or all bring none; too long rows are refused unrun."""
@@ -125,21 +147,6 @@ class HFModel:
         text = decoded(self.chat.tokenizer, state.token_ids)
         # A character whose bytes are not all there yet is no part of the answer (vLLM holds it back as well).
         return cut_at_stop(text, () if state.sampling.forced else state.sampling.stop).rstrip("\ufffd")
-
-
-def _load(directory: Path, config: EngineConfig, options: dict[str, Any], *, images: bool) -> Any:
-    kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
-    model = kind.from_pretrained(directory, dtype=config.dtype, **options).eval()
-    return model if "device_map" in options else model.to(_device(config.device))
-
-
-def _device(wanted: str) -> str:
-    there = torch.cuda.is_available()
-    if wanted == "cuda" and not there:
-        raise UserError("this torch sees no GPU", where="engine.device", fix="set it to auto")
-    if wanted == "auto":
-        return "cuda" if there else "cpu"
-    return wanted
 
 
 def _end_ids(model: Any, tokenizer: Any) -> list[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from proctor.engines.base import EngineConfig, SwapRefused
 
+Entry = tuple[str, str, tuple[int, ...]]
 Layout = Mapping[str, tuple[str, tuple[int, ...]]]
 """Of a checkpoint's tensors, by name: type (safetensors' own word, e.g. ``BF16``) and shape."""
 
@@ -27,7 +29,6 @@ _BESIDE_WEIGHTS = (
     "tokenizer*", "vocab*", "merges*", "special_tokens_map.json", "added_tokens.json", "*.model", "*.tiktoken",
     "chat_template*", "*processor_config.json", "additional_chat_templates/*", "*.py",
 )  # fmt: skip
-"""Files that decide how prompts and images are read."""
 GENERATION = "generation_config.json"
 
 
@@ -43,27 +44,76 @@ def check_configuration(own: EngineConfig, wanted: EngineConfig) -> None:
             raise SwapRefused(f"the configuration differs in `{name}`, not in the model alone")
 
 
-def check_architecture(own: str, wanted: str, dtype: str) -> None:
-    """Compares the two directories' config.json key by key.
+@dataclass(frozen=True)
+class Outline:
+    """What two checkpoints have in common if one engine can serve both, one after the other.
+
+    Attributes:
+        directory: where the checkpoint lies.
+        architecture: its config.json, without what says nothing about the model.
+        files: SHA-256 of every file beside the weights that decides how prompts are read and answers end.
+        layout: its tensors.
+        ties: those of them that are further names of others.
+    """
+
+    directory: str
+    architecture: Mapping[str, Any]
+    files: Mapping[str, str]
+    layout: Layout
+    ties: frozenset[str] = frozenset()
+
+
+def outline_of(directory: str, entries: Iterable[Entry] | None = None, ties: Iterable[str] = ()) -> Outline:
+    """Reads configuration and headers.
 
     Args:
-        own: directory of the checkpoint that is loaded.
-        wanted: directory of the other one.
+        directory: a model directory.
+        entries: of published weights: name, type and shape of each tensor, instead of those of the directory's files.
+        ties: which of `entries` are further names of others.
+
+    Raises:
+        SwapRefused: the configuration or the weights cannot be read, or the weights are not safetensors.
+    """
+    architecture = _configuration(directory)
+    layout = _layout_of(directory) if entries is None else {name: (type_, shape) for name, type_, shape in entries}
+    return Outline(directory, architecture, _files_of(directory), layout, frozenset(ties))
+
+
+def known_outline(directory: str) -> Outline | None:
+    """The same, of what an engine has loaded; None where it cannot be had, so that nothing can be compared with it."""
+    try:
+        return outline_of(directory)
+    except SwapRefused:
+        return None
+
+
+def check_outlines(own: Outline | None, wanted: Outline, dtype: str) -> None:
+    """The two checkpoints are of one architecture, not quantized, and have the same tensors.
+
+    Args:
+        own: what is loaded.
+        wanted: the other one.
         dtype: the engine's number format: unless it is ``auto``, that of the files does not matter.
 
     Raises:
-        SwapRefused: names the first key that differs, or the quantization.
+        SwapRefused: names the first thing that differs, or the quantization.
     """
-    here, there = _configuration(own), _configuration(wanted)
-    for config in (here, there):
-        method = quantization(config)
+    if own is None:
+        raise SwapRefused("the loaded checkpoint's own files could not be read, so nothing can be compared with them")
+    for outline in (own, wanted):
+        method = quantization(outline.architecture)
         if method:
             raise SwapRefused(f"quantized weights ({method}) cannot be replaced in a running engine")
+    here, there = own.architecture, wanted.architecture
     if dtype != "auto":
         here, there = _without(here, _FORMAT), _without(there, _FORMAT)
     difference = _difference(here, there, "")
     if difference:
         raise SwapRefused(f"another architecture: config.json {difference}")
+    code = [name for name in differing_files(own, wanted) if name.endswith(".py")]
+    if code:
+        raise SwapRefused(f"the model's own code differs: {code[0]}")
+    _check_layout(own.layout, wanted, dtype)
 
 
 def quantization(config: Mapping[str, Any]) -> str:
@@ -76,29 +126,20 @@ def quantization(config: Mapping[str, Any]) -> str:
     return ""
 
 
-def files_beside_weights(directory: str, *more: str) -> dict[str, str]:
-    """SHA-256 of every file that decides how prompts and images are read, by name.
+def differing_files(own: Outline | None, wanted: Outline) -> list[str]:
+    """Files beside the weights that are not the same on both sides, in order."""
+    files = {} if own is None else own.files
+    return [name for name in sorted({*files, *wanted.files}) if files.get(name) != wanted.files.get(name)]
 
-    Args:
-        directory: a model directory.
-        more: names of further files that matter.
-    """
+
+def _files_of(directory: str) -> dict[str, str]:
     home = Path(directory)
-    found = {path for pattern in (*_BESIDE_WEIGHTS, *more) for path in home.glob(pattern) if path.is_file()}
+    found = {path for pattern in (*_BESIDE_WEIGHTS, GENERATION) for path in home.glob(pattern) if path.is_file()}
     return {path.relative_to(home).as_posix(): sha256(path.read_bytes()).hexdigest() for path in sorted(found)}
 
 
-def differing_file(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """The first file that is not the same on both sides; empty if there is none."""
-    return next((name for name in sorted({*here, *there}) if here.get(name) != there.get(name)), "")
-
-
-def layout_of(directory: str) -> Layout:
-    """Names, types and shapes of a directory's tensors, from the headers of its safetensors files.
-
-    Raises:
-        SwapRefused: there are no such files, or they cannot be read.
-    """
+def _layout_of(directory: str) -> Layout:
+    """From the headers of the safetensors files, which are all that is read of them."""
     from safetensors import SafetensorError, safe_open
 
     layout: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -113,30 +154,16 @@ def layout_of(directory: str) -> Layout:
     return layout
 
 
-def layout_of_entries(entries: Iterable[tuple[str, str, tuple[int, ...]]]) -> Layout:
-    """The same of published weights: name, type and shape of each."""
-    return {name: (dtype, tuple(shape)) for name, dtype, shape in entries}
-
-
-def check_layout(own: Layout, wanted: Layout, dtype: str) -> None:
-    """The two checkpoints have the same tensors.
-
-    Without this a missing tensor would keep its old values, and a further one would be ignored, both in silence.
-
-    Args:
-        own: of the checkpoint that is loaded.
-        wanted: of the other one.
-        dtype: the engine's number format: unless it is ``auto``, types may differ.
-
-    Raises:
-        SwapRefused: names the first tensor that is missing, that is one too many, or that differs.
-    """
-    for name in sorted({*own, *wanted}):
-        if name not in wanted:
+def _check_layout(own: Layout, wanted: Outline, dtype: str) -> None:
+    """Without this a missing tensor would keep its old values, and a further one would be ignored, both in silence."""
+    for name in sorted({*own, *wanted.layout}):
+        if name not in wanted.layout:
             raise SwapRefused(f"the weights lack {name}")
         if name not in own:
+            if name in wanted.ties:  # files leave it out
+                continue
             raise SwapRefused(f"the weights have {name}, which the loaded checkpoint has not")
-        (own_type, own_shape), (type_, shape) = own[name], wanted[name]
+        (own_type, own_shape), (type_, shape) = own[name], wanted.layout[name]
         if shape != own_shape:
             raise SwapRefused(f"{name} has the shape {list(shape)}, not {list(own_shape)}")
         if dtype == "auto" and type_ != own_type:

@@ -7,13 +7,22 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from proctor.engines.base import EngineConfig, Feed, Reporter
+from proctor.engines.base import EngineConfig, Feed, Reporter, SwapRefused
 from proctor.engines.fallback import Batches
 from proctor.engines.installed import check_installed
 from proctor.engines.model_directory import check_model_directory
 from proctor.engines.options import check_options
 from proctor.engines.prepare import Prepared, prepare
+from proctor.engines.published_weights import agreed
 from proctor.engines.refusal import Refused
+from proctor.engines.swap_check import (
+    GENERATION,
+    Outline,
+    check_configuration,
+    differing_files,
+    known_outline,
+)
+from proctor.engines.swap_reasons import transformers_reason
 from proctor.engines.torchvision_shim import declare_missing_operators
 from proctor.rows import Request, Response
 
@@ -49,6 +58,7 @@ class TransformersEngine:
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
         self._model: HFModel | None = None
+        self._outline: Outline | None = None
         self._batches: Batches[Prepared] | None = None
         self._report: Reporter = _unheard
 
@@ -68,6 +78,7 @@ class TransformersEngine:
         from proctor.engines import torch_faults
         from proctor.engines.hf_model import HFModel
 
+        self._outline = known_outline(self._config.model)
         self._model = HFModel(self._config)
         self._batches = Batches(
             self._run, out_of_memory=torch_faults.out_of_memory, broken=torch_faults.broken, free=torch_faults.free
@@ -87,6 +98,25 @@ class TransformersEngine:
                     yield refusal.response(request.id)
             for alike in _with_and_without_images(rows):
                 yield from self._batches.answers(alike)
+
+    def swap(self, config: EngineConfig, weights: str = "") -> None:
+        """Takes over another checkpoint of the same architecture: on a CPU the published weights as they lie in shared
+        memory, on a GPU by copying into the weights that are there. Tokenizer, processor and template are loaded anew
+        where their files differ, and generation settings always.
+
+        Raises:
+            SwapRefused: another architecture, other tensors, quantized weights, no safetensors files, or an option
+                that stands in the way; nothing has changed.
+        """
+        check_configuration(self._config, config)
+        if why := transformers_reason(config):
+            raise SwapRefused(why)
+        with agreed(self._outline, config, weights) as (outline, published):
+            changed = differing_files(self._outline, outline)
+            tensors = None if published is None else published.tensors()
+            self._model = self._loaded.successor(config, tensors, same_processor=set(changed) <= {GENERATION})
+        self._config, self._outline = config, outline
+        gc.collect()
 
     def close(self) -> None:
         """Forgets the model."""

@@ -9,6 +9,7 @@ from proctor.engines.capabilities import Capabilities
 from proctor.engines.common_knobs import RESTART, dtype, option, threads, weights_format
 from proctor.engines.knobs import Knob
 from proctor.engines.surroundings import Site
+from proctor.engines.swap_reasons import transformers_reason
 from proctor.engines.transformers_inspection import ATTENTION, inspection, name_of
 
 MULTIPLE = 64
@@ -33,8 +34,11 @@ def knobs(config: EngineConfig, env: Mapping[str, str], site: Site) -> tuple[Kno
 
 def capabilities(config: EngineConfig, env: Mapping[str, str], site: Site) -> Capabilities:  # noqa: ARG001 (the contract)
     """Everything that can be asked for: the scores are at hand."""
+    why = transformers_reason(config)
     return Capabilities(
         token_ids=True,
+        swap=not why,
+        why_no_swap=why,
         top_logprobs=MOST_TOP,
         replay=True,
         reference=_MORE_EXACT.get(_format(config) or ""),
