@@ -61,7 +61,7 @@ class CudaSharing(Sharing):
         return msgspec.msgpack.encode(
             Handle(
                 _uuid(index), handle, length, offset, counter, counter_offset, event, needed,
-                buffer.storage_offset(), buffer.numel(),
+                int(buffer.storage_offset()), buffer.numel(),
             )
         )  # fmt: skip
 
