@@ -64,7 +64,12 @@ def test_references_are_there_even_if_their_knob_is_not_wanted() -> None:
 
 def test_what_is_not_tried_is_listed_with_the_reason() -> None:
     nothing = "no other value to try here"
-    assert dict(design_of().untried) == {"tp=2": "one processor here", "top": nothing, "seed": nothing}
+    assert dict(design_of().untried) == {
+        "tp=2": "one processor here",
+        "top": nothing,
+        "seed": nothing,
+        "images": nothing,
+    }
     left_out = dict(design_of(arms=["repeat", "batch"]).untried)
     assert left_out["order"] == left_out["dtype"] == "left out by audit.arms"
     assert "batch" not in left_out

@@ -135,6 +135,7 @@ class Auditor:
             most_top=self._can.top_logprobs,
             sampled=spec.sampling.temperature > 0,
             stops=bool(spec.sampling.stop),
+            pictured=any(probe.request.images for probe in self._probes),
         )
         knobs = (*traffic, *engine_knobs)
         design = make_design(self._audit, knobs, [probe.request.id for probe in self._probes])

@@ -60,10 +60,11 @@ def make_design(spec: AuditSpec, knobs: Sequence[Knob], rows: Sequence[int]) -> 
         if knob.name in wanted:
             found += _arms(knob, knobs)
     arms = list({arm.name: arm for arm in found}.values())
-    untried = [(knob.name, "left out by audit.arms") for knob in knobs if knob.name not in wanted]
+    there = [knob for knob in knobs if knob.name != STOP or knob.values]
+    untried = [(knob.name, "left out by audit.arms") for knob in there if knob.name not in wanted]
     untried += [(f"{knob.name}={value}" if value else knob.name, why) for knob in knobs for value, why in knob.untried]
-    silent = [knob for knob in knobs if knob.name in wanted and not knob.values and not knob.untried]
-    untried += [(knob.name, NOTHING_TO_TRY) for knob in silent if knob.name != STOP]
+    silent = [knob for knob in there if knob.name in wanted and not knob.values and not knob.untried]
+    untried += [(knob.name, NOTHING_TO_TRY) for knob in silent]
     order = random.Random(spec.seed)  # noqa: S311 (nothing secret)
     sittings = [sitting for round_ in range(spec.rounds) for sitting in _round(arms, round_, order)]
     return Design(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 
+from proctor.audit.blank import IMAGES
 from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Design
 from proctor.audit.sampled import SEED, clones
 from proctor.audit.search import Effect, Found
+from proctor.audit.sight import BLANKED, blind_rows
 from proctor.audit.unanswered import rows_told
 
 _SURE = 0.05
@@ -22,6 +24,9 @@ def evidence(lab: Lab, found: Found) -> Iterator[str]:
         yield f"asked again with nothing changed: {again.rows} of {again.rows} pairs of answers are equal"
     for effect in found.effects:
         yield from _of_effect(lab, effect)
+    blind = blind_rows(lab, BASELINE, BLANKED)
+    if blind:
+        yield f"{rows_told(blind)} get the same answer, bit for bit, with blank images"
     yield from _not_numbers(lab)
 
 
@@ -50,6 +55,8 @@ def _of_effect(lab: Lab, effect: Effect) -> Iterator[str]:
     for at in effect.thresholds:
         if at.known_as:
             yield f"a switch at {at.knob} {at.above} is known, which is a hint and no proof: {at.known_as}"
+    if effect.blind:
+        yield f"{effect.arm}: {rows_told(effect.blind)} get the same answer with blank images, and only there"
     for setting in effect.switches:
         yield f"{setting}: the effect of {effect.arm} is gone"
     for setting in effect.dampers:
@@ -88,6 +95,8 @@ def _not_numbers(lab: Lab) -> Iterator[str]:
 
 
 def _why_unseen(lab: Lab, control: Arm) -> str:
+    if IMAGES in control.changes:
+        return "no answer depends on the images"
     drawn = clones(lab) if SEED in control.changes else None
     if drawn is None:
         return "this engine shows too little for an effect of that size"

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from proctor.audit.bench import Sat
+from proctor.audit.blank import IMAGES
 from proctor.audit.compare import compare
 from proctor.audit.compare.pairs import answered
 from proctor.audit.lab import Forced, Lab
@@ -38,8 +39,9 @@ def root_of(arms: Mapping[str, Arm], name: str) -> Arm:
 
 
 def replayable(arm: Arm) -> bool:
-    """Whether a replay can tell anything: there is a reference, and log-probabilities are asked for."""
-    return arm.against not in ("", arm.name) and arm.changes.get("logprobs") is not False
+    """Whether a replay can tell anything: there is a reference with the same question, and log-probabilities."""
+    asked_alike = arm.against not in ("", arm.name) and IMAGES not in arm.changes
+    return asked_alike and arm.changes.get("logprobs") is not False
 
 
 def replay_plan(arms: Sequence[Arm], can: Capabilities) -> ReplayPlan:

@@ -11,12 +11,14 @@ from itertools import combinations
 
 import msgspec
 
+from proctor.audit.blank import BLANK, IMAGES
 from proctor.audit.design import name_of
 from proctor.audit.further import Further
 from proctor.audit.lab import Lab
 from proctor.audit.lengths import longest_prompt, most_together, spanned
 from proctor.audit.model import Arm, Comparison, Layer, Threshold
 from proctor.audit.noise import Noise, noise_of, switches
+from proctor.audit.sight import BLANKED, blind_rows
 from proctor.audit.thresholds import bisected, threshold
 from proctor.engines.knobs import Knob, Value
 
@@ -30,6 +32,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
         thresholds: where it begins, for each ordered knob among the causes.
         switches: engine settings that make it vanish, each by itself.
         dampers: engine settings that make it rarer, but leave some.
+        blind: rows whose images no longer matter with it (see `proctor.audit.sight`).
     """
 
     arm: str
@@ -40,6 +43,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     thresholds: tuple[Threshold, ...] = ()
     switches: tuple[str, ...] = ()
     dampers: tuple[str, ...] = ()
+    blind: tuple[int, ...] = ()
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +102,20 @@ class Search:
             thresholds=tuple(found for found in thresholds if found is not None),
             switches=tuple(ends),
             dampers=tuple(dampens),
+            blind=self._blind(arm),
         )
+
+    def _blind(self, arm: Arm) -> tuple[int, ...]:
+        """Rows that are answered alike with blank images in this arm, and otherwise without it."""
+        if not self._lab.has_sat(BLANKED):
+            return ()
+        rows = []
+        for one in (arm, self._lab.arms[arm.against]):
+            blanked = self._further.arm({**one.changes, IMAGES: BLANK}, against=one.name, layer="control")
+            if not self._further.sit(blanked):
+                return ()
+            rows.append(set(blind_rows(self._lab, one.name, blanked.name)))
+        return tuple(sorted(rows[0] - rows[1]))
 
     def _shows(self, arm: Arm) -> bool:
         return self._lab.comparison(arm.name).differs

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from proctor.audit.blank import BLANK, IMAGES, blank
 from proctor.engines.knobs import Knob, Value
 from proctor.rows import Message, Request, Sampling, TextPart
 from proctor.spec.audit import AuditSpec
@@ -36,7 +37,13 @@ Wave = list[Asked]
 
 
 def traffic_knobs(
-    spec: AuditSpec, batch_size: int, *, most_top: int = 0, sampled: bool = False, stops: bool = False
+    spec: AuditSpec,
+    batch_size: int,
+    *,
+    most_top: int = 0,
+    sampled: bool = False,
+    stops: bool = False,
+    pictured: bool = False,
 ) -> tuple[Knob, ...]:
     """The knobs that exist for every engine, since they are about what is sent to it.
 
@@ -46,6 +53,7 @@ def traffic_knobs(
         most_top: most likely tokens a position that the engine can be asked for.
         sampled: answers are drawn (temperature above 0), so another seed must give others.
         stops: there are texts that end an answer.
+        pictured: rows have images, so blank ones in their place must give other answers.
     """
     batches = tuple(size for size in spec.batches or _powers(batch_size) if size <= batch_size)
     company = batch_size > 1
@@ -81,6 +89,13 @@ def traffic_knobs(
             "whether the stop texts end an answer; turned only to see whether an effect needs them",
         ),
         _knob("seed", 0, (1,) if sampled else (), "seed of the draws: added to the spec's", control=True),
+        _knob(
+            IMAGES,
+            "shown",
+            (BLANK,) if pictured else (),
+            "the rows' own images, or grey ones of the same size in their place",
+            control=True,
+        ),
     )
 
 
@@ -143,7 +158,8 @@ def _as_asked(request: Request, changes: Mapping[str, Value], top: int) -> Reque
     if words:
         first = prompt[0]
         prompt = (Message(first.role, (TextPart(_text(words)), *first.parts)), *prompt[1:])
-    return replace(request, prompt=prompt, sampling=sampling)
+    images = tuple(map(blank, request.images)) if changes.get(IMAGES) == BLANK else request.images
+    return replace(request, prompt=prompt, sampling=sampling, images=images)
 
 
 def _text(words: int) -> str:

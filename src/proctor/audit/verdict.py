@@ -15,6 +15,7 @@ from proctor.audit.model import BASELINE, REPEAT, Comparison, Design, Rate, Thre
 from proctor.audit.noise import Noise
 from proctor.audit.sampled import clones
 from proctor.audit.search import Effect, Found
+from proctor.audit.sight import BLANKED
 from proctor.audit.thresholds import lengths_told
 from proctor.audit.unanswered import gaps, silent_arms, unanswered
 
@@ -96,8 +97,14 @@ def _of_nothing(lab: Lab, design: Design) -> str:
     limit = _percent(not_excluded(lab.comparison(REPEAT, BASELINE).text_equal or Rate(0, 0, 0.0, 1.0)))
     return (
         f"No effect found: {len(design.rows)} rows gave the same {what}, {how}, in all {len(compared)} comparisons "
-        f"({rows:,} pairs); for each of them, up to {limit} of rows that differ is not excluded.{_unturned(design)}"
+        f"({rows:,} pairs); for each of them, up to {limit} of rows that differ is not excluded."
+        f"{_unseen_images(lab)}{_unturned(design)}"
     )
+
+
+def _unseen_images(lab: Lab) -> str:
+    blank = lab.comparison(BLANKED) if lab.has_sat(BLANKED) else None
+    return "" if blank is None or blank.differs or not blank.rows else " No answer depends on the images."
 
 
 def _unturned(design: Design) -> str:
@@ -136,6 +143,9 @@ def _of_effects(lab: Lab, effects: Sequence[Effect], nature: Nature) -> str:
         parts.append(
             f"{'Settings' if own else 'Only settings'} of the engine change outputs{' too' * bool(own)}: {listed}."
         )
+    parts += [
+        f"With {one.arm} {len(one.blind)} rows are answered as if they had no images." for one in effects if one.blind
+    ]
     parts += _of_instrument(lab, effects)
     told = {"rounding": "Its size is that of rounding.", "wrong results": "Rounding does not explain its size."}
     return " ".join([*parts, told[nature]] if nature in told else parts)

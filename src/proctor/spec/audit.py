@@ -18,7 +18,8 @@ class AuditSpec(SpecModel):
     """How often every arm is run. Each round starts its engines anew."""
     arms: list[str] = []
     """Knobs to turn, by name: ``repeat``, ``batch``, ``neighbours``, ``order``, ``prefix``, ``cache``, ``logprobs``,
-    and the engine's own (``proctor audit --dry-run`` lists them). Default: all that the engine declares."""
+    ``top``, ``stop``, ``seed``, ``images``, and the engine's own (``proctor audit --dry-run`` lists them). Default: all
+    that the engine declares."""
     batches: list[Annotated[int, Field(ge=2, le=MOST)]] = []
     """Batch sizes to try. Default: powers of two up to `engine.batch_size`, and that size."""
     prefix_words: list[Annotated[int, Field(ge=1, le=MOST)]] = [64, 512]
