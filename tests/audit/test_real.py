@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from proctor.audit.conduct import Audit, Auditor
-from proctor.audit.model import Comparison, Threshold
+from proctor.audit.lab import Lab
+from proctor.audit.model import BASELINE, Comparison, Threshold
 from proctor.demo.dataset import write_dataset
 from proctor.spec import build_spec
 from tests.engines.conftest import trained_model, vllm_python
@@ -34,8 +35,8 @@ def spec_of(
     }
 
 
-def audited(spec: dict[str, Any]) -> Audit:
-    return Auditor(build_spec(spec)).run()[0]
+def audited(spec: dict[str, Any]) -> tuple[Audit, Lab]:
+    return Auditor(build_spec(spec)).run()
 
 
 def comparisons(audit: Audit) -> dict[str, Comparison]:
@@ -66,7 +67,7 @@ def test_transformers_is_steady_and_its_batches_are_judged_by_what_this_machine_
 ) -> None:
     engine = {"kind": "transformers", "checkpoints": [str(trained_model)], "dtype": dtype, "batch_size": 8}
     arms = ["repeat", "batch", "dtype"]
-    audit = audited(spec_of(tmp_path, engine, {"sample": 8, "arms": arms, "batches": [8]}))
+    audit, _ = audited(spec_of(tmp_path, engine, {"sample": 8, "arms": arms, "batches": [8]}))
     seen = shares(audit)
     assert seen["repeat"] == 1.0
     assert audit.verdict.kind in ("no effect found", "isolated")
@@ -80,6 +81,29 @@ def test_transformers_is_steady_and_its_batches_are_judged_by_what_this_machine_
     assert control.comparison is not None
     assert control.comparison.differs
     assert not any("was not seen" in clue for clue in audit.verdict.evidence)
+
+
+@pytest.mark.slow
+@pytest.mark.model
+@pytest.mark.timeout(900)
+def test_transformers_in_bfloat16_is_told_what_its_padded_batches_do(tmp_path: Path, trained_model: Path) -> None:
+    engine = {"kind": "transformers", "checkpoints": [str(trained_model)], "dtype": "bfloat16", "batch_size": 16}
+    arms = {"sample": 16, "arms": ["repeat", "batch", "attention"], "batches": [2, 16]}
+    spec = spec_of(tmp_path, engine, arms)
+    audit, lab = audited({**spec, "sampling": {"max_tokens": 12}})
+    lengths = {found.prompt_tokens for found in lab.observations(BASELINE)}
+    assert len(lengths) > 1, "a batch of these is padded"
+    seen = comparisons(audit)
+    assert seen["repeat"].rows == 32, "every row was answered, in both rounds"
+    assert not seen["repeat"].differs
+    # Whether padding and the batch change the sums depends on the processor: the verdict must follow what was seen.
+    shows = seen["batch=2"].differs or seen["batch=16"].differs
+    assert (("batch",) in audit.verdict.causes) == shows
+    assert any(ruled.startswith("batch: ") for ruled in audit.verdict.ruled_out) != shows
+    if shows:
+        assert_the_switch_is_judged(audit, "attention=eager")
+        assert all(lies_within(found, 1, 16) for found in audit.verdict.thresholds), "none if it comes and goes"
+    assert audit.verdict.nature == ("rounding" if audit.effects else "unknown")
 
 
 @pytest.mark.slow
@@ -99,7 +123,7 @@ def test_vllm_with_two_threads_is_told_which_switch_makes_its_batches_alike(
         "options": {"kv_cache_memory_bytes": 2**28, "enable_prefix_caching": False},
     }
     arms = {"sample": 4, "arms": ["repeat", "batch", SPLIT], "batches": [4]}
-    audit = audited(spec_of(tmp_path, engine, arms, {"prompt": LONG}))
+    audit, _ = audited(spec_of(tmp_path, engine, arms, {"prompt": LONG}))
     seen, verdict = comparisons(audit), audit.verdict
     assert seen["repeat"].rows == 8, "every row was answered"
     assert not seen["repeat"].differs
@@ -107,14 +131,16 @@ def test_vllm_with_two_threads_is_told_which_switch_makes_its_batches_alike(
     assert (("batch",) in verdict.causes) == seen["batch=4"].differs
     assert any(ruled.startswith("batch: ") for ruled in verdict.ruled_out) != seen["batch=4"].differs
     if seen["batch=4"].differs:
-        _assert_the_switch_is_judged(audit, seen["batch=4"], seen[f"batch=4 x {SPLIT}=off"])
+        assert_the_switch_is_judged(audit, f"{SPLIT}=off")
+        (found,) = audit.verdict.thresholds
+        assert lies_within(found, 1, 4)
 
 
-def _assert_the_switch_is_judged(audit: Audit, with_it: Comparison, without: Comparison) -> None:
-    """The switch ends the effect, makes it rarer or does nothing for it: whichever of these was seen is told."""
+def assert_the_switch_is_judged(audit: Audit, setting: str) -> None:
+    """The switch ends the effect of a batch, makes it rarer, or does nothing for it: whichever was seen is told."""
     effect = next(effect for effect in audit.effects if effect.causes == ("batch",))
-    setting = f"{SPLIT}=off"
-    assert without.rows == with_it.rows == 8
+    with_it, without = comparisons(audit)[effect.arm], comparisons(audit)[f"{effect.arm} x {setting}"]
+    assert without.rows == with_it.rows == 2 * len(audit.design.rows), "every row was answered, in both rounds"
     assert effect.switches == (() if without.differs else (setting,))
     assert (f"{setting} switches it off" in audit.verdict.sentence) != without.differs
     assert with_it.logprob_equal is not None
@@ -123,5 +149,3 @@ def _assert_the_switch_is_judged(audit: Audit, with_it: Comparison, without: Com
     assert effect.dampers == ((setting,) if rarer else ())
     results = {remedy.setting: remedy.result for remedy in audit.remedies}
     assert (setting in results) == (rarer or not without.differs)
-    (found,) = effect.thresholds
-    assert lies_within(found, 1, 4)
