@@ -25,9 +25,10 @@ from proctor.transfer.kv.model_state import (
     layout_of,
     remember,
     remembered,
+    weights_id,
 )
 
-__all__ = ["Continued", "decode", "layout_of", "prefill"]
+__all__ = ["Continued", "decode", "layout_of", "prefill", "weights_id"]
 
 _IDS, _MASK, _LOGITS, _POSITIONS = "input_ids", "attention_mask", "logits", "position_ids"
 _GROWING: Final = ("token_type_ids", "mm_token_type_ids")

@@ -63,7 +63,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             if dtype != self.dtype or len(shape) != 4 or shape[1] != self.heads or shape[3] != self.head_size:
                 raise TransferError(
                     Reason.MISMATCH,
-                    f"{dtype}{list(shape)} is not {self.order} with {self.heads} heads of {self.head_size} {self.dtype}",
+                    f"{dtype}{list(shape)} is no {self.order} with {self.heads} heads of {self.head_size} {self.dtype}",
                 )
         if len(forms) > 1:
             raise TransferError(Reason.MISMATCH, f"the layers of a block differ: {sorted(forms)}")

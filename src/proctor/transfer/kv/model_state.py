@@ -15,9 +15,12 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from proctor.rows import UserError
+from proctor.transfer.devices.cpu import CpuStream
 from proctor.transfer.errors import Reason, TransferError
+from proctor.transfer.identity import content_id
+from proctor.transfer.kv.block import cut, write
 from proctor.transfer.kv.layout import KEY, VALUE, Layout
-from proctor.transfer.tensors import NAMES, as_bytes
+from proctor.transfer.tensors import NAMES, as_bytes, plan
 
 STATE: Final = "state."
 """Before the names of tensors that modules keep as plain attributes, e.g. the position offsets of Qwen-VL."""
@@ -25,6 +28,7 @@ PLAIN: Final = frozenset(
     {"do_sample", "bos_token_id", "eos_token_id", "pad_token_id", "transformers_version", "_from_model_config"}
 )
 """What a generation configuration may say: the first token is chosen outside of `generate`, which would apply more."""
+_SUM_BYTES = 4 << 20
 _UNSTEADY_ROPE = frozenset({"dynamic", "longrope"})
 
 
@@ -78,6 +82,13 @@ def layout_of(model: Any, name: str) -> Layout:
         heads=getattr(text, "num_key_value_heads", None) or text.num_attention_heads,
         head_size=head_size,
     )
+
+
+def weights_id(model: Any) -> str:
+    """Content id of the weights as they are loaded: names, types, shapes and bytes (`identity.content_id`)."""
+    parts = cut(plan(model.state_dict(), by_name=True), _SUM_BYTES)
+    room, stream = torch.empty(_SUM_BYTES, dtype=torch.uint8), CpuStream()
+    return content_id(parts.manifest, _SUM_BYTES, [write(parts, piece, room, stream) for piece in parts.pieces])
 
 
 def cached(cache: Any) -> dict[str, torch.Tensor]:
