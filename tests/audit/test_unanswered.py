@@ -77,6 +77,7 @@ def test_an_engine_that_answers_nothing_is_told_with_its_rows_and_its_words(
     )
     assert audit.verdict.evidence == ()
     assert audit.verdict.ruled_out == ()
+    assert sum(shown.rounds for shown in audit.arms) == len(audit.design.sittings), "there is nothing to search for"
 
 
 def test_an_arm_without_answers_is_no_arm_without_effect(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from proctor.audit.design import name_of
 from proctor.audit.further import Further
 from proctor.audit.lab import Lab
 from proctor.audit.lengths import longest_prompt, most_together, spanned
-from proctor.audit.model import Arm, Comparison, Layer, Threshold
+from proctor.audit.model import BASELINE, Arm, Comparison, Layer, Threshold
 from proctor.audit.noise import Noise, noise_of, switches
 from proctor.audit.sight import BLANKED, blind_rows
 from proctor.audit.thresholds import bisected, threshold
@@ -64,6 +64,8 @@ class Search:
     def run(self) -> Found:
         """The whole search: run-to-run first, since nothing else can be read before it is clean."""
         planned = list(self._lab.arms.values())
+        if not self._lab.repeats(BASELINE).rows:  # whatever an arm gave, there is nothing to hold it against
+            return Found()
         noise = noise_of(self._lab, self._further, planned)
         effects = [] if noise.arms else self._effects(planned) or self._together(planned)
         return Found(noise=noise, effects=tuple(effects), not_tried=tuple(self._further.not_tried))
