@@ -133,11 +133,12 @@ class Channel:
         sock: connected; it is closed with the channel.
         messages: the union of messages that may come.
         rank: the other side, for errors.
+        cancelled: a socket that becomes readable when waiting is to end.
     """
 
-    def __init__(self, sock: socket.socket, messages: Any, rank: str) -> None:
+    def __init__(self, sock: socket.socket, messages: Any, rank: str, *, cancelled: socket.socket) -> None:
         sock.setblocking(False)
-        self._sock, self._rank = sock, rank
+        self._sock, self._rank, self._cancelled = sock, rank, cancelled
         self._incoming, self._outgoing = Incoming(sock, messages), Outgoing(sock)
         self._early: deque[Any] = deque()
 
@@ -201,8 +202,9 @@ class Channel:
         """Looks at what has come while something else is waited for; messages stay for `receive`.
 
         Raises:
-            TransferError: the other side is dead or has aborted.
+            TransferError: the other side is dead or has aborted, or waiting is cancelled.
         """
+        self._stop_if_cancelled()
         while (message := self._read()) is not None:
             if isinstance(message, Abort):
                 self._opened(message)
@@ -229,7 +231,14 @@ class Channel:
             raise self._error(Reason.LATE, late)
         poll = select.poll()
         poll.register(self._sock, events)
+        poll.register(self._cancelled, select.POLLIN)
         poll.poll(max(1, left * 1000))
+        self._stop_if_cancelled()
+
+    def _stop_if_cancelled(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._cancelled.recv(4096)
+            raise TransferError(Reason.CANCELLED, "cancelled by the receiver")
 
     def _error(self, reason: Reason, message: str) -> TransferError:
         return TransferError(reason, message, rank=self._rank)

@@ -64,6 +64,7 @@ class Peers:
         self._peers, self._epoch = peers, epoch
         self._failure: TransferError | None = None
         self._under_way: set[HostEvent] = set()
+        self._busy, self._busy_since = 0.0, 0.0
         self._leave_at: float | None = None
         self._changed = threading.Condition()
         self._selector = selectors.DefaultSelector()
@@ -106,11 +107,12 @@ class Peers:
             nonlocal left
             left -= 1
             if not left:
-                self._under_way.discard(event)
-                event.set()
+                self._arrived(event)
 
         with self._changed:
             self._raise()
+            if not self._under_way:
+                self._busy_since = time.perf_counter()
             self._under_way.add(event)
             for peer in self._peers:
                 peer.outgoing.bytes(data, sent)
@@ -132,6 +134,10 @@ class Peers:
             if silent:
                 raise self._error(Reason.LATE, f"{what} did not come until the deadline", ", ".join(silent))
             return [self._answer(peer, kind) for peer in self._peers]
+
+    def busy_seconds(self) -> float:
+        """Seconds in which bytes were on their way, of those that have arrived."""
+        return self._busy
 
     def check(self) -> None:
         """Raises: TransferError: the epoch has failed."""
@@ -236,6 +242,12 @@ class Peers:
         if not isinstance(answer, kind):
             raise self._error(Reason.MISMATCH, f"answered with {type(answer).__name__}, not {kind.__name__}", peer.rank)
         return answer
+
+    def _arrived(self, event: HostEvent) -> None:
+        self._under_way.discard(event)
+        if not self._under_way:
+            self._busy += time.perf_counter() - self._busy_since
+        event.set()
 
     def _behind(self) -> list[str]:
         """Those without whom the others cannot go on."""
