@@ -15,8 +15,9 @@ import torch
 
 from proctor.transfer.devices.cuda import CudaDevice, cuda_device
 from proctor.transfer.errors import TransferError
-from proctor.transfer.links.cuda_ipc import ipc_receiver, ipc_sender
-from proctor.transfer.links.nccl import nccl_link
+from proctor.transfer.links.cuda_ipc import CudaSharing
+from proctor.transfer.links.mapped import MappedReceiver, MappedSender
+from proctor.transfer.links.nccl import NcclBroadcast, nccl_link
 from proctor.transfer.links.rendezvous import join, serve
 from proctor.transfer.slots import Ring
 from tests.transfer.pipelines import publish, receive
@@ -88,7 +89,7 @@ def test_memory_does_not_grow_with_the_number_of_transfers() -> None:
 
 
 def _ipc_receiver(sock: socket.socket, result: Any) -> None:
-    device, link = cuda_device(0), ipc_receiver(sock)
+    device, link = cuda_device(0), MappedReceiver(CudaSharing(), sock)
     targets = empties("cuda:0")
     receive(device, Ring(device, BUCKET), link, targets)
     result.send([int(target.unique().item()) for target in targets])
@@ -105,7 +106,7 @@ def test_ipc_between_two_processes_on_one_gpu() -> None:
     process.start()
     theirs.close()
     device = cuda_device(0)
-    link = ipc_sender([("r0", mine)], SECONDS)
+    link = MappedSender(CudaSharing(), [("r0", mine)], SECONDS)
     publish(device, Ring(device, BUCKET), link, slow_sources(device))
     assert inbox.poll(SECONDS)
     assert inbox.recv() == list(range(1, BUCKETS + 1))
@@ -117,7 +118,7 @@ def test_ipc_between_two_processes_on_one_gpu() -> None:
 def _nccl_receiver(port: int, result: Any) -> None:
     device = cuda_device(1)
     torch.cuda.set_device(1)
-    link = nccl_link(join("127.0.0.1", port), 1, ("publisher", "r1"), device)
+    link = nccl_link(NcclBroadcast(join("127.0.0.1", port), 1, ("publisher", "r1"), device), device)
     targets = empties("cuda:1")
     receive(device, Ring(device, BUCKET), link, targets)
     result.send([int(target.unique().item()) for target in targets])
@@ -133,7 +134,7 @@ def test_nccl_between_two_gpus() -> None:
     process = context.Process(target=_nccl_receiver, args=(port, outbox))
     process.start()
     device = cuda_device(0)
-    link = nccl_link(store, 0, ("publisher", "r1"), device)
+    link = nccl_link(NcclBroadcast(store, 0, ("publisher", "r1"), device), device)
     publish(device, Ring(device, BUCKET), link, slow_sources(device))
     assert inbox.poll(SECONDS)
     assert inbox.recv() == list(range(1, BUCKETS + 1))
@@ -144,7 +145,7 @@ def test_nccl_between_two_gpus() -> None:
 
 def _late_receiver(port: int, go: Any) -> None:
     torch.cuda.set_device(1)
-    link = nccl_link(join("127.0.0.1", port), 1, ("publisher", "r1"), cuda_device(1))
+    link = nccl_link(NcclBroadcast(join("127.0.0.1", port), 1, ("publisher", "r1"), cuda_device(1)), cuda_device(1))
     go.recv()  # never calls receive
     link.close()
 
@@ -158,7 +159,7 @@ def test_nccl_whose_receiver_skips_a_bucket_ends_at_the_deadline() -> None:
     process = context.Process(target=_late_receiver, args=(port, theirs))
     process.start()
     device = cuda_device(0)
-    link = nccl_link(store, 0, ("publisher", "r1"), device)
+    link = nccl_link(NcclBroadcast(store, 0, ("publisher", "r1"), device), device)
     ring = Ring(device, BUCKET)
     with ring.next() as held:
         event = link.send(held, BUCKET)

@@ -16,7 +16,7 @@ from proctor.rows import UserError
 from proctor.transfer.devices.cuda import CudaDevice
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.links.cuda_ipc import CudaSharing, Handle
-from proctor.transfer.links.nccl import WATCHDOG_FACTOR, nccl_link
+from proctor.transfer.links.nccl import WATCHDOG_FACTOR, NcclBroadcast, nccl_link
 from proctor.transfer.slots import Ring
 from tests.transfer.fake_cuda import FakeCuda
 
@@ -76,7 +76,7 @@ def test_the_fake_has_what_every_back_end_has() -> None:
 
 
 def test_a_bucket_is_a_broadcast_on_the_links_own_stream(device: CudaDevice, store: dist.Store) -> None:
-    link = nccl_link(store, 0, NAMES, device)
+    link = nccl_link(NcclBroadcast(store, 0, NAMES, device), device)
     with Ring(device, 64).next() as held:
         link.send(held, 64)
         slots_stream = held.stream.raw  # type: ignore[attr-defined]
@@ -91,12 +91,12 @@ def test_a_bucket_is_a_broadcast_on_the_links_own_stream(device: CudaDevice, sto
 def test_the_watchdog_that_ends_the_process_comes_long_after_every_deadline(
     device: CudaDevice, store: dist.Store
 ) -> None:
-    nccl_link(store, 0, NAMES, device, time.monotonic() + 30)
+    NcclBroadcast(store, 0, NAMES, device, time.monotonic() + 30)
     assert FakeGroup.made[0].options._timeout.total_seconds() > 25 * WATCHDOG_FACTOR
 
 
 def test_closing_aborts_once_and_nothing_is_sent_after_it(device: CudaDevice, store: dist.Store) -> None:
-    link = nccl_link(store, 0, NAMES, device)
+    link = nccl_link(NcclBroadcast(store, 0, NAMES, device), device)
     link.close()
     link.close()
     assert [name for name, _, _ in FakeGroup.made[0].calls] == ["connect", "abort"]
@@ -107,7 +107,7 @@ def test_closing_aborts_once_and_nothing_is_sent_after_it(device: CudaDevice, st
 
 def test_a_rank_that_does_not_come_is_named_before_nccl_could_hang(device: CudaDevice) -> None:
     with pytest.raises(TransferError, match="r1: did not come") as caught:
-        nccl_link(dist.HashStore(), 0, NAMES, device, time.monotonic() + 0.05)
+        NcclBroadcast(dist.HashStore(), 0, NAMES, device, time.monotonic() + 0.05)
     assert caught.value.reason is Reason.LATE
     assert not FakeGroup.made
 
@@ -115,13 +115,13 @@ def test_a_rank_that_does_not_come_is_named_before_nccl_could_hang(device: CudaD
 def test_what_nccl_says_is_told(device: CudaDevice, store: dist.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeGroup, "refuses", "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 4000")
     with pytest.raises(TransferError, match="NCCL refused: Duplicate GPU detected"):
-        nccl_link(store, 0, NAMES, device)
+        NcclBroadcast(store, 0, NAMES, device)
 
 
 def test_a_torch_without_nccl_is_said(device: CudaDevice, store: dist.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dist, "is_nccl_available", lambda: False)
     with pytest.raises(UserError, match="this torch has no NCCL"):
-        nccl_link(store, 0, NAMES, device)
+        NcclBroadcast(store, 0, NAMES, device)
 
 
 def properties(monkeypatch: pytest.MonkeyPatch, *uuids: str) -> None:

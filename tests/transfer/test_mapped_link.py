@@ -95,7 +95,11 @@ def test_all_receivers_get_all_buckets(device: Device, receivers: int, pair: Cal
 
 MUTANTS = {
     "go before it is packed": (MappedSender, "_one", "order.packed.wait(order.deadline)"),
-    "taken before it is copied": (MappedReceiver, "receive", "held.stream.record().wait(until)"),
+    "taken before it is copied": (
+        MappedReceiver,
+        "receive",
+        "patiently(held.stream.record().wait, until, self._watch)",
+    ),
     "the buffer is free before it was taken": (MappedSender, "send", "held.until(over)"),
 }
 

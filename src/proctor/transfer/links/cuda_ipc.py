@@ -8,18 +8,14 @@ opened once, so every receiver gets its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import msgspec
 import torch
 from typing_extensions import override
 
 from proctor.transfer.errors import Reason, TransferError
-from proctor.transfer.links.mapped import MappedReceiver, MappedSender, Sharing
-
-if TYPE_CHECKING:
-    import socket
+from proctor.transfer.links.mapped import Sharing
 
 
 class Handle(msgspec.Struct, frozen=True, array_like=True):
@@ -79,16 +75,6 @@ class CudaSharing(Sharing):
             raise TransferError(Reason.MISMATCH, f"the publisher's memory cannot be opened: {error}") from error
         whole = torch.empty(0, dtype=torch.uint8, device=f"cuda:{index}").set_(storage)
         return whole[told.start : told.start + told.nbytes]
-
-
-def ipc_sender(receivers: Sequence[tuple[str, socket.socket]], seconds: float = 60.0) -> MappedSender:
-    """The publisher's end of a link over CUDA IPC; see `MappedSender`."""
-    return MappedSender(CudaSharing(), receivers, seconds)
-
-
-def ipc_receiver(publisher: socket.socket) -> MappedReceiver:
-    """A receiver's end of a link over CUDA IPC; see `MappedReceiver`."""
-    return MappedReceiver(CudaSharing(), publisher)
 
 
 def _uuid(index: int) -> str:

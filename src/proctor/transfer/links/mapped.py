@@ -12,7 +12,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, final
 
 import msgspec
@@ -23,6 +23,7 @@ from proctor.transfer.devices.cpu import HostEvent
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.links.base import Link
 from proctor.transfer.owner import Owner
+from proctor.transfer.patience import patiently
 from proctor.transfer.slots import Held
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class MappedSender(Link):
         self._owner = Owner("the mapped link")
         self._shared: set[int] = set()
         self._number = 0
+        self._busy = 0.0
         self._failed: TransferError | None = None
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="mapped-link", daemon=True)
@@ -115,6 +117,14 @@ class MappedSender(Link):
     @override
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
         raise NotImplementedError("the publisher only sends")
+
+    def hand_over(self) -> None:
+        """The next thread that sends owns the link: for another epoch, when nothing is on its way."""
+        self._owner = Owner("the mapped link")
+
+    def busy_seconds(self) -> float:
+        """See `proctor.transfer.pipeline.Timed`."""
+        return self._busy
 
     @override
     def close(self) -> None:
@@ -144,6 +154,7 @@ class MappedSender(Link):
 
     def _one(self, order: _Order) -> None:
         order.packed.wait(order.deadline)
+        begun = time.perf_counter()
         number, self._number = self._number, self._number + 1
         first = order.slot not in self._shared
         self._shared.add(order.slot)
@@ -154,6 +165,7 @@ class MappedSender(Link):
             taken = hear(sock, Taken, name, order.deadline)
             if taken.number != number:
                 raise TransferError(Reason.MISMATCH, f"took bucket {taken.number}, not {number}", rank=name)
+        self._busy += time.perf_counter() - begun
 
 
 @final
@@ -163,10 +175,11 @@ class MappedReceiver(Link):
     Args:
         sharing: see `Sharing`.
         publisher: the socket to it.
+        watch: called while something is waited for; raises if there is nothing to wait for any more.
     """
 
-    def __init__(self, sharing: Sharing, publisher: socket.socket) -> None:
-        self._sharing, self._publisher = sharing, publisher
+    def __init__(self, sharing: Sharing, publisher: socket.socket, watch: Callable[[], None] = lambda: None) -> None:
+        self._sharing, self._publisher, self._watch = sharing, publisher, watch
         self._owner = Owner("the mapped link")
         self._mapped: dict[int, torch.Tensor] = {}
         self._number = 0
@@ -179,7 +192,7 @@ class MappedReceiver(Link):
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
         self._owner.check()
         until = deadline_of(deadline)
-        go = hear(self._publisher, Go, "publisher", until)
+        go = patiently(lambda step: hear(self._publisher, Go, "publisher", step), until, self._watch)
         if (go.number, go.nbytes) != (self._number, nbytes):
             raise TransferError(
                 Reason.MISMATCH,
@@ -188,7 +201,7 @@ class MappedReceiver(Link):
             )
         self._number += 1
         held.stream.copy(held.part(nbytes), self._buffer(go)[:nbytes])
-        held.stream.record().wait(until)
+        patiently(held.stream.record().wait, until, self._watch)
         say(self._publisher, Taken(go.number), "publisher", until)
 
     def _buffer(self, go: Go) -> torch.Tensor:

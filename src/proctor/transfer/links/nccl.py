@@ -84,9 +84,6 @@ class NcclBroadcast(Carrier):
         self._group.abort()
 
 
-def nccl_link(
-    store: dist.Store, rank: int, names: Sequence[str], device: CudaDevice, deadline: float | None = None
-) -> OrderedLink:
-    """A link over NCCL; the arguments and errors are those of `NcclBroadcast`."""
-    group = NcclBroadcast(store, rank, names, device, deadline)
+def nccl_link(group: NcclBroadcast, device: CudaDevice) -> OrderedLink:
+    """A link over a group, for one epoch on the publisher; closing it aborts the group."""
     return OrderedLink(device, group, group.abort, "the NCCL link")
