@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import final
 
@@ -57,7 +56,7 @@ class Identities:
             write_whole(self._file(checkpoint.location), lambda path: _write(path, note))
 
     def _file(self, path: str) -> Path:
-        return self._folder / f"{hashlib.sha256(os.fsencode(_absolute(path))).hexdigest()[:32]}.json"
+        return self._folder / f"{hashlib.sha256(_absolute(path).encode()).hexdigest()[:32]}.json"
 
 
 def _write(path: Path, note: _Note) -> None:
@@ -65,4 +64,5 @@ def _write(path: Path, note: _Note) -> None:
 
 
 def _absolute(path: str) -> str:
-    return path.rstrip("/") if is_url(path) else str(Path(path).absolute())
+    whole = path.rstrip("/") if is_url(path) else str(Path(path).absolute())
+    return whole.encode(errors="replace").decode()  # names of files may be no text
