@@ -39,8 +39,7 @@ def users(name: str) -> set[int]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ends just now, or is another user's
             links = [os.readlink(fd) for fd in (process / "fd").iterdir()]
-            if f"memfd:{name}" in "
-".join([*links, (process / "maps").read_text()]):
+            if f"memfd:{name}" in "\n".join([*links, (process / "maps").read_text()]):
                 found.add(int(process.name))
     return found
 
