@@ -150,16 +150,18 @@ class Peers:
             self._fail(error)
 
     def blamed(self, error: TransferError, seconds: float) -> TransferError:
-        """An error of a transport, which knows no names, with the side that is at fault.
+        """An error, with the side that is at fault: a transport knows no names, or only addresses.
 
-        A transport breaks because somebody died: that is seen here too, at once or a moment later.
+        A transport breaks because somebody died, or gave up and hung up: why is told here, at once or a moment later.
         """
         with self._changed:
-            if error.reason is not Reason.LATE:
+            if error.reason is Reason.DEAD:
                 self._changed.wait_for(lambda: self._failure, seconds)
             if self._failure is not None:
                 return self._failure
-            return self._error(error.reason, error.message, error.rank or ", ".join(self._behind()))
+            ranks = {str(peer.address): peer.rank for peer in self._peers}
+            rank = ranks.get(error.rank, error.rank) or ", ".join(self._behind())
+            return self._error(error.reason, error.message, rank)
 
     def close(self, error: TransferError | None = None) -> None:
         """Ends the thread. Connections stay, unless there is an error: then all are told, and closed."""

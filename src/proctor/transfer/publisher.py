@@ -168,13 +168,11 @@ class Publisher:
     def _told(self, peers: Peers, error: BaseException) -> TransferError:
         """The error as all sides get it: with the epoch, and with the rank at fault."""
         if isinstance(error, TransferError):
-            told = error if error.rank else peers.blamed(error, BLAME_SECONDS)
+            told = peers.blamed(error, BLAME_SECONDS)
         elif isinstance(error, Exception):
-            told = TransferError(Reason.EXCEPTION, f"{type(error).__name__}: {error}", rank=PUBLISHER)
+            told = self._error(Reason.EXCEPTION, f"{type(error).__name__}: {error}", PUBLISHER)
         else:
-            told = TransferError(Reason.CANCELLED, f"ended by {type(error).__name__}", rank=PUBLISHER)
-        if told.epoch is None:
-            told.epoch = self._epoch
+            told = self._error(Reason.CANCELLED, f"ended by {type(error).__name__}", PUBLISHER)
         return told
 
     def _connect(self) -> None:

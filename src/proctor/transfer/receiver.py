@@ -247,18 +247,16 @@ class Receiver:
             cancelled = not isinstance(error, Exception)
             reason = Reason.CANCELLED if cancelled else Reason.EXCEPTION
             return TransferError(reason, f"{type(error).__name__}: {error}", rank=self._rank, epoch=epoch)
-        if not error.rank:
-            error = self._blamed(error)
+        error = self._blamed(error)
         if error.epoch is None:
             error.epoch = epoch
         return error
 
     def _blamed(self, error: TransferError) -> TransferError:
-        """A transport knows no names: what broke it is told on the control channel, at once or a moment later."""
-        if error.reason not in (Reason.DEAD, Reason.LATE):
-            error.rank = self._rank
-            return error
-        error.rank = PUBLISHER
+        """With the side that is at fault. A transport knows no names: what broke it is told on the control channel, at
+        once or a moment later."""
+        if not error.rank:
+            error.rank = PUBLISHER if error.reason in (Reason.DEAD, Reason.LATE) else self._rank
         until = time.monotonic() + BLAME_SECONDS
         try:
             while self._channel is not None and error.reason is Reason.DEAD and time.monotonic() < until:

@@ -84,8 +84,11 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     A view where the tensor is contiguous, else a copy. A lazy conjugate or negation is carried out.
     """
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    # Flat first: a 0-dim tensor cannot be viewed as bytes, and an empty one of a wider type neither.
-    return plain.view(-1).view(torch.uint8) if plain.numel() else torch.empty(0, dtype=torch.uint8, device=plain.device)
+    if not plain.numel():  # an empty one of a wider type cannot be viewed as bytes
+        return torch.empty(0, dtype=torch.uint8, device=plain.device)
+    # Flat first: a 0-dim tensor cannot be viewed as bytes. With a stride of its own: torch calls a tensor of one
+    # element contiguous whatever its strides are, and view(-1) would keep them.
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
 
 
 def view(arena: torch.Tensor, entry: Entry) -> torch.Tensor:

@@ -7,6 +7,7 @@ the connections do, over many epochs.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
@@ -151,13 +152,68 @@ def _gloo(ticket: bytes, channel: Channel, patience: float) -> Link:
     return GlooInlet(group, channel)
 
 
+@final
+class _Shm(Outlet):
+    def __init__(self, peers: Sequence[Peer], patience: float) -> None:
+        from proctor.transfer.links.shm import ShmRing
+
+        self._ring = ShmRing([str(peer.address) for peer in peers], patience)
+
+    @override
+    def tickets(self) -> list[bytes]:
+        return self._ring.tickets()
+
+    @override
+    def link(self, peers: Peers, ranks: Sequence[str]) -> Link:
+        from proctor.transfer.links.shm import ShmOutlet
+
+        return ShmOutlet(self._ring)
+
+    @override
+    def close(self) -> None:
+        self._ring.close()
+
+
+def _shm(ticket: bytes, channel: Channel, patience: float) -> Link:
+    from proctor.transfer.links.shm import ShmInlet
+
+    return ShmInlet(ticket, channel.watch, time.monotonic() + patience)
+
+
 def local(sock: socket.socket) -> str:
     """This machine's address on a connection; the loopback's for a Unix socket."""
     return str(sock.getsockname()[0]) if sock.family == socket.AF_INET else LOOPBACK
 
 
+def _nccl_out(peers: Sequence[Peer], patience: float) -> Outlet:
+    from proctor.transfer.links.gpu_opening import NcclOutlet
+
+    return NcclOutlet(peers, patience)
+
+
+def _nccl_in(ticket: bytes, channel: Channel, patience: float) -> Link:
+    from proctor.transfer.links.gpu_opening import nccl_inlet
+
+    return nccl_inlet(ticket, channel, patience)
+
+
+def _ipc_out(peers: Sequence[Peer], patience: float) -> Outlet:
+    from proctor.transfer.links.gpu_opening import IpcOutlet
+
+    return IpcOutlet(peers, patience)
+
+
+def _ipc_in(ticket: bytes, channel: Channel, patience: float) -> Link:
+    from proctor.transfer.links.gpu_opening import ipc_inlet
+
+    return ipc_inlet(ticket, channel, patience)
+
+
 TRANSPORTS: Mapping[str, tuple[Callable[..., Outlet], Callable[..., Link]]] = {
     "stream": (_Stream, _stream),
+    "shm": (_Shm, _shm),
     "gloo": (_Gloo, _gloo),
+    "nccl": (_nccl_out, _nccl_in),
+    "cuda_ipc": (_ipc_out, _ipc_in),
 }
 """What opens the publisher's side and a receiver's."""
