@@ -37,10 +37,14 @@ def users(name: str) -> set[int]:
     """Processes of this machine that have the memory of that name open or mapped. It is freed when there is none."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
+        told = []
         with contextlib.suppress(OSError):  # it ends just now, or is another user's
-            links = [os.readlink(fd) for fd in (process / "fd").iterdir()]
-            if f"memfd:{name}" in "\n".join([*links, (process / "maps").read_text()]):
-                found.add(int(process.name))
+            told.append((process / "maps").read_text())
+            for fd in (process / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    told.append(str(fd.readlink()))
+        if f"memfd:{name}" in "\n".join(told):
+            found.add(int(process.name))
     return found
 
 
