@@ -173,18 +173,25 @@ class Desk:
         for request in [request for request, ending in self._over.items() if now >= ending.until]:
             del self._over[request]
 
-    def admit(self) -> None:
-        """Moves blocks from the queue into slots, in order, while there is room."""
+    def admit(self) -> bool:
+        """Moves blocks from the queue into slots, in order, while there is room.
+
+        Returns:
+            Whether the first block only waits for its tensors to be written, of which nobody will tell.
+        """
         while (parcel := self._outbox.first()) is not None:
             ending = self._over.get(parcel.request)
             if ending is not None or parcel.request in self._shelf:
                 self._outbox.take(parcel.request)
                 parcel.ended.fail(_refused(parcel.request, ending))
                 continue
-            lease = self._ledger.grant(parcel.request, len(parcel.cut.pieces)) if parcel.ready.done() else None
+            if not parcel.ready.done():
+                return True
+            lease = self._ledger.grant(parcel.request, len(parcel.cut.pieces))
             if lease is None:
-                return
+                return False
             self._shelve(parcel, lease)
+        return False
 
     def close(self, error: TransferError) -> None:
         """Ends everything."""

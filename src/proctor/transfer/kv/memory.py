@@ -19,6 +19,7 @@ import numpy as np
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.kv.wire import Region
 from proctor.transfer.manifest import ALIGN
+from proctor.transfer.memory import SIZED, find, forbid_others, make, path_of, populated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,23 +44,19 @@ class Memory:
         slot_bytes: room of each, a multiple of `ALIGN`.
 
     Raises:
-        OSError: there is not so much memory (``ENOSPC``, instead of a SIGBUS at the first touch; pytorch #5247).
+        UserError: there is not so much memory.
     """
 
     def __init__(self, slots: int, slot_bytes: int) -> None:
         self._slot_bytes = slot_bytes
         size = _place(slots, slot_bytes)
-        self._file = os.memfd_create("proctor-kv", os.MFD_CLOEXEC)
-        try:
-            os.posix_fallocate(self._file, 0, size)
-            self._map = mmap.mmap(self._file, size)
-        except BaseException:
-            os.close(self._file)
-            raise
+        self._file = make(size, "proctor-kv")
+        self._map = populated(self._file, size)
+        forbid_others(self._file)
         self._bytes: Bytes = np.frombuffer(self._map, np.uint8)
         nonce = secrets.token_bytes(_NONCE)
         self._map[:_NONCE] = nonce
-        self.region = Region(f"/proc/{os.getpid()}/fd/{self._file}", nonce, slots, slot_bytes)
+        self.region = Region(path_of(self._file), nonce, slots, slot_bytes)
 
     def room(self, slot: int) -> Bytes:
         """The slot's bytes, to be written between `begin` and `commit`."""
@@ -94,14 +91,14 @@ class Attached:
     """A sender's slots, read-only.
 
     Raises:
-        OSError: it cannot be reached from here.
-        TransferError: ``MISMATCH``: what lies there is another memory.
+        UserError: it is another user's.
+        TransferError: ``DEAD``: it cannot be reached from here; ``MISMATCH``: what lies there is another memory.
     """
 
     def __init__(self, region: Region) -> None:
         self._region = region
         size = _place(region.slots, region.slot_bytes)
-        file = os.open(region.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = find(region.path, needed=SIZED)
         try:
             if os.fstat(file).st_size != size:
                 raise TransferError(Reason.MISMATCH, f"{region.path} has another size than the sender says")

@@ -10,6 +10,7 @@ from typing import Literal, Self, final
 import msgspec
 import zmq
 
+from proctor.rows import UserError
 from proctor.transfer.devices.base import deadline_of
 from proctor.transfer.devices.cpu import HostEvent
 from proctor.transfer.errors import Reason, TransferError
@@ -193,7 +194,7 @@ class Receiver:
         try:
             process = watch(said.host, said.pid)
             self._memory = self._attached(said)
-        except (OSError, TransferError) as error:
+        except (ProcessLookupError, UserError, TransferError) as error:
             self._lost(Reason.DEAD if isinstance(error, ProcessLookupError) else Reason.MISMATCH, str(error))
             return
         if process is not None:
@@ -207,7 +208,7 @@ class Receiver:
             return None
         try:
             return Attached(said.region)
-        except (OSError, TransferError):
+        except (UserError, TransferError):
             if self._wanted_way == "memory":
                 raise
             return None

@@ -49,8 +49,8 @@ class Sender:
         address: where it listens.
 
     Raises:
-        UserError: the address is open to other machines or taken, or a limit holds nothing.
-        OSError: there is not so much shared memory.
+        UserError: the address is open to other machines or taken, a limit holds nothing, or there is not so much
+            shared memory.
     """
 
     def __init__(
@@ -165,7 +165,8 @@ class Sender:
     def turn(self) -> None:
         """After every wait (`Work`)."""
         self._desk.expire()
-        self._desk.admit()
+        if self._desk.admit():
+            self._loop.soon()
 
     def ended(self, error: Exception | None) -> None:
         """The thread ends (`Work`)."""
