@@ -71,7 +71,6 @@ class Replays:
 
     def __init__(self, lab: Lab, options: Mapping[str, object]) -> None:
         self._lab, self._options = lab, options
-        self.sittings = 0
         self.troubles: dict[str, str] = {}
         """Why an arm could not be replayed, by name."""
 
@@ -92,7 +91,6 @@ class Replays:
     def _keep(self, sat: Sat, forced: Forced) -> None:
         """Keeps the rows that were forced; the others were only company."""
         arm, seen = sat.sitting.arm, [one for one in sat.observations if one.row_id in forced]
-        self.sittings += 1
         if any(map(answered, seen)):
             self._lab.keep_replay(arm, seen)
         else:
