@@ -15,8 +15,8 @@ from proctor.audit.design import engine_changes
 from proctor.audit.model import Arm, Comparison, Observation, Sitting
 from proctor.audit.probes import Probe
 from proctor.audit.traffic import TOP, waves
-from proctor.engines.knobs import Knob, turned
-from proctor.rows import Request
+from proctor.engines.knobs import Knob, Value, turned
+from proctor.rows import ErrorKind, Request, UserError
 from proctor.tasks import Task
 
 Progress = Callable[[Sitting, int, int], None]
@@ -64,6 +64,7 @@ class Lab:
         self._compared: dict[tuple[str, str], Comparison] = {}
         self._progress = progress or (lambda *_: None)
         self._planned = self._done = 0
+        self._broken: dict[tuple[tuple[str, Value], ...], str] = {}
 
     @property
     def rounds(self) -> int:
@@ -76,13 +77,18 @@ class Lab:
         return self.sat[0].versions if self.sat else {}
 
     def run(self, arms: Iterable[Arm], sittings: Sequence[Sitting]) -> None:
-        """Runs sittings in their order; within a round, those with the same engine stand together if they may."""
+        """Runs sittings in their order; within a round, those with the same engine stand together if they may.
+
+        An engine that does not work with an arm's settings costs that arm its answers: all of its rows fail.
+
+        Raises:
+            UserError: the baseline's own engine does not work.
+        """
         self.arms.update({arm.name: arm for arm in arms})
         self._planned += len(sittings)
         for _, of_round in groupby(sittings, key=lambda sitting: sitting.round):
             for group in self.groups(list(of_round)):
-                for sat in self._sit(group, self._order_of(group)):
-                    self._keep(sat)
+                self._run_group(group)
 
     @property
     def replayed(self) -> list[str]:
@@ -199,6 +205,29 @@ class Lab:
         for sitting in sittings:
             groups.setdefault(engine_changes(self.arms[sitting.arm], self.setting.knobs), []).append(sitting)
         return list(groups.values())
+
+    def _run_group(self, group: Sequence[Sitting]) -> None:
+        settings, left = engine_changes(self.arms[group[0].arm], self.setting.knobs), list(group)
+        if settings not in self._broken:
+            try:
+                for sat in self._sit(group, self._order_of(group)):
+                    self._keep(sat)
+                    left.remove(sat.sitting)
+            except UserError as error:
+                if not settings:
+                    raise
+                self._broken[settings] = error.what
+        for sitting in left:
+            self._keep(self._lost(sitting, self._broken[settings]))
+
+    def _lost(self, sitting: Sitting, why: str) -> Sat:
+        """A sitting that did not take place: no row has an answer."""
+        failure = (ErrorKind.ENGINE_INIT_FAILED.value, why)
+        rows = [probe.request.id for probe in self.setting.probes]
+        missing = [Observation(arm=sitting.arm, round=sitting.round, row_id=row, failure=failure) for row in rows]
+        self._done += 1
+        self._progress(sitting, self._done, self._planned)
+        return Sat(sitting=sitting, observations=tuple(missing), seconds=0.0, requests=0, tokens=0)
 
     def _order_of(self, group: Sequence[Sitting]) -> EngineOrder:
         return self.order_of(self.arms[group[0].arm].changes)

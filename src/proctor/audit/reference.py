@@ -10,7 +10,7 @@ from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Observation, ReplayPlan, Sitting
 from proctor.audit.replay import Replays, replayable, root_of
 from proctor.audit.search import Found
-from proctor.rows import UserError
+from proctor.audit.unanswered import is_silent, unanswered
 
 FORMATS = ("dtype", "kv_cache_dtype", "quantization")
 """Knobs that change the format in which an arm computes or keeps its numbers."""
@@ -91,10 +91,10 @@ class Referee:
         if self._replays is not None and name not in self._replays.troubles and exact.name in self._replays.troubles:
             return None  # the arm was replayed, so that it is the precision which does not run
         if not self._lab.has_sat(exact.name):
-            try:
-                self._lab.run([exact], [Sitting(exact.name, self._lab.rounds)])
-            except UserError as error:  # the model may not fit in memory at that precision
-                self._trouble = f"{exact.name} could not be run as a reference: {error.what}"
+            self._lab.run([exact], [Sitting(exact.name, self._lab.rounds)])
+            if is_silent(self._lab, exact.name):  # the model may not fit in memory at that precision
+                why = unanswered(self._lab, exact.name)
+                self._trouble = f"{exact.name} could not be run as a reference: {why}"
                 return None
         sides = (self._lab.observations(one) for one in (name, against, exact.name))
         return self._verdict(name, *sides, replayed=False)
