@@ -132,10 +132,16 @@ def properties(monkeypatch: pytest.MonkeyPatch, *uuids: str) -> None:
 def test_a_handle_is_what_torch_shares_and_no_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = (1, b"\x00handle", 1 << 21, 512, b"/torch_1_2", 3, b"event", True)
     monkeypatch.setattr(torch.UntypedStorage, "_share_cuda_", lambda storage: shared)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     properties(monkeypatch, "GPU-a", "GPU-b")
     buffer = torch.zeros(64, dtype=torch.uint8)[16:48]
     told = msgspec.msgpack.decode(CudaSharing().share(buffer), type=Handle)
     assert told == Handle("GPU-b", b"\x00handle", 1 << 21, 512, b"/torch_1_2", 3, b"event", True, 16, 32)
+
+
+def test_memory_of_the_host_is_not_shared_by_cuda() -> None:
+    with pytest.raises(UserError, match=r"the buffers are on cpu .*take the transport shm"):
+        CudaSharing().share(torch.zeros(4, dtype=torch.uint8))
 
 
 def test_a_gpu_is_known_by_what_it_is_not_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:

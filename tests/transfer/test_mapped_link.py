@@ -93,6 +93,23 @@ def test_all_receivers_get_all_buckets(device: Device, receivers: int, pair: Cal
     assert len(made.sharing.shared) == 2 * receivers  # each buffer is shared once with each, not once per bucket
 
 
+def test_another_ring_is_shared_again(pair: Callable[..., Pair]) -> None:
+    made, device = pair(), CpuDevice()
+    targets = [torch.zeros(NBYTES, dtype=torch.uint8) for _ in range(7)]
+
+    def receive_twice() -> None:
+        receive(device, Ring(device, NBYTES), made.receivers[0], targets[:3])
+        receive(device, Ring(device, NBYTES), made.receivers[0], targets[3:])
+
+    with ThreadPoolExecutor() as pool:
+        end = pool.submit(receive_twice)
+        publish(device, Ring(device, NBYTES), made.sender, expected(3))
+        publish(device, Ring(device, NBYTES), made.sender, expected(7)[3:])
+        end.result(SECONDS)
+    assert all(torch.equal(a, b) for a, b in zip(targets, expected(7), strict=True))
+    assert len(made.sharing.shared) == 4
+
+
 MUTANTS = {
     "go before it is packed": (MappedSender, "_one", "order.packed.wait(order.deadline)"),
     "taken before it is copied": (

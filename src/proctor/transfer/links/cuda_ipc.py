@@ -14,6 +14,7 @@ import msgspec
 import torch
 from typing_extensions import override
 
+from proctor.rows import UserError
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.links.mapped import Sharing
 
@@ -53,6 +54,11 @@ class CudaSharing(Sharing):
 
     @override
     def share(self, buffer: torch.Tensor) -> bytes:
+        if not buffer.is_cuda:
+            raise UserError(
+                f"CUDA IPC shares memory of a GPU, and the buffers are on {buffer.device}",
+                fix="give publisher and receiver a device (cuda_device), or take the transport shm",
+            )
         index, handle, length, offset, counter, counter_offset, event, needed = buffer.untyped_storage()._share_cuda_()
         return msgspec.msgpack.encode(
             Handle(

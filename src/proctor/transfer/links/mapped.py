@@ -54,7 +54,7 @@ class Go(msgspec.Struct, frozen=True, tag="go"):
         number: counts buckets, from 0.
         slot: in which buffer.
         nbytes: how many.
-        shared: see `Sharing.share`; the first time that a slot is used, else empty.
+        shared: see `Sharing.share`; the first time that the slot has this buffer, else empty.
     """
 
     number: int
@@ -94,9 +94,8 @@ class MappedSender(Link):
     def __init__(self, sharing: Sharing, receivers: Sequence[tuple[str, socket.socket]], seconds: float = 60.0) -> None:
         self._sharing, self._receivers, self._seconds = sharing, tuple(receivers), seconds
         self._owner = Owner("the mapped link")
-        self._shared: set[int] = set()
+        self._shared: dict[int, torch.Tensor] = {}
         self._number = 0
-        self._busy = 0.0
         self._failed: TransferError | None = None
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="mapped-link", daemon=True)
@@ -121,10 +120,6 @@ class MappedSender(Link):
     def hand_over(self) -> None:
         """The next thread that sends owns the link: for another epoch, when nothing is on its way."""
         self._owner = Owner("the mapped link")
-
-    def busy_seconds(self) -> float:
-        """See `proctor.transfer.pipeline.Timed`."""
-        return self._busy
 
     @override
     def close(self) -> None:
@@ -154,10 +149,10 @@ class MappedSender(Link):
 
     def _one(self, order: _Order) -> None:
         order.packed.wait(order.deadline)
-        begun = time.perf_counter()
         number, self._number = self._number, self._number + 1
-        first = order.slot not in self._shared
-        self._shared.add(order.slot)
+        # A new ring has other buffers in slots of the same index; they stay here, so that no address comes twice.
+        first = self._shared.get(order.slot) is not order.buffer
+        self._shared[order.slot] = order.buffer
         for name, sock in self._receivers:
             shared = self._sharing.share(order.buffer) if first else b""
             say(sock, Go(number, order.slot, order.nbytes, shared), name, order.deadline)
@@ -165,7 +160,6 @@ class MappedSender(Link):
             taken = hear(sock, Taken, name, order.deadline)
             if taken.number != number:
                 raise TransferError(Reason.MISMATCH, f"took bucket {taken.number}, not {number}", rank=name)
-        self._busy += time.perf_counter() - begun
 
 
 @final

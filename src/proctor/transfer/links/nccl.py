@@ -21,8 +21,8 @@ import torch.distributed as dist
 from typing_extensions import override
 
 from proctor.rows import UserError
-from proctor.transfer.devices.base import Stream, deadline_of, seconds_left
-from proctor.transfer.devices.cuda import CudaDevice, CudaStream, refuse_default
+from proctor.transfer.devices.base import Device, Stream, deadline_of, seconds_left
+from proctor.transfer.devices.cuda import CudaStream, refuse_default
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.links.ordered import Carrier, OrderedLink
 from proctor.transfer.links.rendezvous import roll_call
@@ -53,7 +53,7 @@ class NcclBroadcast(Carrier):
     """
 
     def __init__(
-        self, store: dist.Store, rank: int, names: Sequence[str], device: CudaDevice, deadline: float | None = None
+        self, store: dist.Store, rank: int, names: Sequence[str], device: Device, deadline: float | None = None
     ) -> None:
         if not dist.is_nccl_available():
             raise UserError("this torch has no NCCL", fix="take the transport gloo, or a torch for CUDA")
@@ -63,7 +63,7 @@ class NcclBroadcast(Carrier):
         options._timeout = timedelta(seconds=WATCHDOG_FACTOR * max(seconds_left(until), 1.0))
         try:
             self._group = dist.ProcessGroupNCCL(store, rank, len(names), options)
-            with torch.cuda.device(device.index):
+            with torch.cuda.device(device.name):
                 # Now, where all ranks are known to be here, and not inside the first bucket.
                 self._group.eager_connect_single_device(torch.device(device.name))
         except RuntimeError as error:
@@ -84,6 +84,6 @@ class NcclBroadcast(Carrier):
         self._group.abort()
 
 
-def nccl_link(group: NcclBroadcast, device: CudaDevice) -> OrderedLink:
+def nccl_link(group: NcclBroadcast, device: Device) -> OrderedLink:
     """A link over a group, for one epoch on the publisher; closing it aborts the group."""
     return OrderedLink(device, group, group.abort, "the NCCL link")
