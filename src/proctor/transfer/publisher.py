@@ -16,7 +16,7 @@ from proctor.transfer.control import PUBLISHER, Address, closed
 from proctor.transfer.devices.base import DEADLINE_SECONDS, Device
 from proctor.transfer.devices.cpu import CpuDevice
 from proctor.transfer.errors import Reason, TransferError
-from proctor.transfer.links.opening import Outlet, outlet
+from proctor.transfer.links.opening import Outlet, check_transport, outlet
 from proctor.transfer.manifest import ALIGN, Bucket, Manifest, aligned
 from proctor.transfer.packing import Packer, Tensors
 from proctor.transfer.peers import Peer, Peers
@@ -86,7 +86,9 @@ class Publisher:
         self._deadline, self._device = deadline, device or CpuDevice()
         self._connected: list[Peer] = []
         self._outlet: Outlet | None = None
+        check_transport(transport)
         self._ring: Ring | None = None
+        self._slots()  # now, so that what cannot be had is known before anybody waits
         self._staging = Staging(self._device)
         self._epoch = 0
         self._peers: Peers | None = None
@@ -224,7 +226,7 @@ class Publisher:
 
         buckets = manifest.buckets(self._parameters.bucket_bytes)
         pipeline = Pipeline(
-            self._slots(manifest), self._outlet.link(peers, ranks),
+            self._slots(), self._outlet.link(peers, ranks),
             pack=pack, announce=announce, watch=peers.check, patience=self._deadline,
         )  # fmt: skip
         timing = pipeline.run(buckets)
@@ -241,10 +243,10 @@ class Publisher:
             if (ack.state, ack.rank) != (state, peer.rank):
                 raise self._error(Reason.MISMATCH, f"{ack.rank} acknowledged {ack.state!r}, not {state!r}", peer.rank)
 
-    def _slots(self, manifest: Manifest) -> Ring:
-        nbytes = max(min(self._parameters.bucket_bytes, manifest.nbytes), ALIGN)
-        if self._ring is None or self._ring.slots[0].nbytes != nbytes:
-            self._ring = Ring(self._device, nbytes, self._parameters.buffers)
+    def _slots(self) -> Ring:
+        """The slots of all epochs, until one fails: a transport that hangs may still read those."""
+        if self._ring is None:
+            self._ring = Ring(self._device, self._parameters.bucket_bytes, self._parameters.buffers)
         return self._ring
 
     def _error(self, reason: Reason, message: str, rank: str) -> TransferError:

@@ -19,7 +19,7 @@ from proctor.transfer.devices.base import DEADLINE_SECONDS, Device
 from proctor.transfer.devices.cpu import CpuDevice
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.links.base import Link
-from proctor.transfer.links.opening import TRANSPORTS, inlet
+from proctor.transfer.links.opening import TRANSPORTS, check_transport, inlet
 from proctor.transfer.manifest import Manifest
 from proctor.transfer.reception import Reception
 from proctor.transfer.staging import Staging
@@ -94,6 +94,8 @@ class Receiver:
         deadline: float | None = None,
         device: Device | None = None,
     ) -> None:
+        for transport in transports or ():
+            check_transport(transport)
         device = device or CpuDevice()
         if not rank or rank == PUBLISHER:
             raise UserError(f"a receiver cannot be called {rank!r}", fix="give it a name of its own")

@@ -51,7 +51,8 @@ def outlet(transport: str, peers: Sequence[Peer], patience: float) -> Outlet:
     Raises:
         UserError: there is no such transport.
     """
-    return _known(transport)[0](peers, patience)
+    check_transport(transport)
+    return TRANSPORTS[transport][0](peers, patience)
 
 
 def inlet(transport: str, ticket: bytes, channel: Channel, patience: float) -> Link:
@@ -60,13 +61,13 @@ def inlet(transport: str, ticket: bytes, channel: Channel, patience: float) -> L
     Raises:
         TransferError: ``MISMATCH``: the ticket is none.
     """
-    return _known(transport)[1](ticket, channel, patience)
+    return TRANSPORTS[transport][1](ticket, channel, patience)
 
 
-def _known(transport: str) -> tuple[Callable[..., Outlet], Callable[..., Link]]:
+def check_transport(transport: str) -> None:
+    """Raises: UserError: there is no such transport."""
     if transport not in TRANSPORTS:
         raise UserError(f"there is no transport {transport}", fix=f"take {', '.join(TRANSPORTS)}")
-    return TRANSPORTS[transport]
 
 
 @final
