@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proctor.audit import read_answers
+from proctor.audit.bench import EngineOrder, Seat, supervised
 from proctor.audit.conduct import Audit
+from proctor.audit.model import Sitting
+from proctor.audit.probes import Probe
 from proctor.audit.standing import conduct_audit, conduct_standing
-from proctor.rows import Event, UserError
+from proctor.audit.traffic import Asked
+from proctor.engines.config import engine_config
+from proctor.rows import Event, Message, Request, TextPart, UserError
 from proctor.spec import build_spec
 from proctor.storage.folder import LocalFolder
+from proctor.tasks.registry import make_task
 from proctor.view.audit import write_audit_page
 from tests.audit.planted import spec_of
 
@@ -77,6 +84,20 @@ def test_an_audit_whose_engine_cannot_start_keeps_its_log(tmp_path: Path) -> Non
     (dump,) = (tmp_path / "run" / "audit" / "stalls").glob("*.txt")
     assert f"audit/stalls/{dump.name}" in str(error.value)
     assert not (tmp_path / "run" / "audit" / "audit.json").exists()
+
+
+def test_the_start_of_an_engine_is_no_part_of_what_an_arm_takes(tmp_path: Path) -> None:
+    loading = 6.0
+    spec = build_spec(planted(tmp_path, load_seconds=loading))
+    order = EngineOrder(engine_config(spec.engine, spec.engine.checkpoints[0]), load_seconds=60.0)
+    request = Request(id=0, prompt=(Message("user", (TextPart("What is on the road?"),)),))
+    began = time.monotonic()
+    with supervised(order) as engine:
+        assert time.monotonic() - began >= loading
+        seat = Seat(engine, [Probe(request, None)], make_task(spec.task, spec.source.columns))
+        sat = seat.sit(Sitting("baseline", 0), [[Asked(request, True)]], warm=False)
+    assert sat.seconds < loading
+    assert sat.versions, "known from the first sitting on"
 
 
 def test_an_earlier_audit_takes_its_own_dumps_along(tmp_path: Path) -> None:

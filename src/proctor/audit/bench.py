@@ -75,6 +75,7 @@ class Asking(Protocol):
         """
 
 
+_POLL_SECONDS = 0.02
 Start = Callable[[EngineOrder], AbstractContextManager[Asking]]
 """Starts the engine of an order, and ends it behind the block."""
 
@@ -182,7 +183,7 @@ def supervised(
     listen: Callable[[Event], None] = lambda _: None,
     said: Callable[[str], str] = str,
 ) -> Iterator[Asking]:
-    """The order's engine in a child process under a supervisor.
+    """The order's engine in a child process under a supervisor, loaded, or broken for good.
 
     Args:
         order: which engine.
@@ -216,6 +217,8 @@ def supervised(
         engine = _Supervised(supervisor, said)
         engine.versions = versions
         try:
+            while supervisor.state == "starting":  # what an arm takes is the asking, and not the engine's start
+                time.sleep(_POLL_SECONDS)
             yield engine
         finally:
             supervisor.close()
