@@ -121,10 +121,8 @@ class Reception:
         until = self._until
         with self._destination.slot(bucket, until) as held:
             link.receive(held, bucket.nbytes, until)
-            if (
-                xxhash.xxh3_64_intdigest(self._staging.bytes(held, bucket.nbytes, until, self._channel.watch))
-                != checksum
-            ):
+            data = self._staging.bytes(held, bucket.nbytes, until, self._channel.watch)
+            if xxhash.xxh3_64_intdigest(data) != checksum:
                 raise TransferError(Reason.CORRUPT, f"bucket {bucket.sequence} has another checksum than was sent")
             self._destination.take(bucket, held)
         self._sums.append(checksum)
