@@ -103,3 +103,14 @@ def own_answers(folder: Path, **settings: Any) -> list[str]:
     """What the engine answers where nothing strikes, row by row: the right answers of an exam that it passes."""
     _, lab = audited(folder, audit={"arms": ["repeat"]}, **settings)
     return [observation.text or "" for observation in lab.observations("baseline", [0])]
+
+
+def threshold(audit: Audit, knob: str) -> tuple[Any, Any]:
+    """Where the knob's effect begins: the largest value without it, the smallest with it."""
+    (found,) = [found for found in audit.verdict.thresholds if found.knob == knob]
+    return found.below, found.above
+
+
+def evident(audit: Audit, *words: str) -> bool:
+    """Whether one line of the evidence has all these words."""
+    return any(all(word in line for word in words) for line in audit.verdict.evidence)

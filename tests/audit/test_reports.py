@@ -8,25 +8,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from proctor.audit.conduct import Audit
-from tests.audit.planted import audited
+from tests.audit.planted import audited, evident, threshold
 
 ULPS = {"ulps": 8.0}
 """A shift of rounding's size."""
-
-
-def threshold(audit: Audit, knob: str) -> tuple[Any, Any]:
-    (found,) = [found for found in audit.verdict.thresholds if found.knob == knob]
-    return found.below, found.above
-
-
-def told(audit: Audit, *words: str) -> bool:
-    """Whether one line of the evidence has all these words."""
-    return any(all(word in line for word in words) for line in audit.verdict.evidence)
 
 
 def test_vllm_51187_batch_invariant_mode_is_not_the_same_from_run_to_run_at_44_rows(tmp_path: Path) -> None:
@@ -62,7 +50,7 @@ def test_vllm_48271_another_block_size_from_256_tokens_on(
     assert found["prefix"].together == together
     assert together[0] < 256 <= together[1]
     assert "48271" in found["prefix"].known_as
-    assert told(audit, "a hint and no proof", "48271")
+    assert evident(audit, "a hint and no proof", "48271")
     assert audit.verdict.nature == "rounding"
 
 
@@ -131,8 +119,8 @@ def test_unsloth_9708_batches_round_otherwise_in_half_precision(tmp_path: Path, 
     assert threshold(audit, "batch") == (1, 2)
     assert audit.verdict.nature == "rounding"
     assert "dtype=float32 switches it off" in audit.verdict.sentence
-    assert told(audit, "asked again with nothing changed", "20 of 20")
-    assert told(audit, "log-probabilities of row 0 are not numbers", "kept apart")
+    assert evident(audit, "asked again with nothing changed", "20 of 20")
+    assert evident(audit, "log-probabilities of row 0 are not numbers", "kept apart")
     seen = lab.comparison("batch=2")
     assert seen.logprob_equal is not None
     assert 0 < seen.logprob_equal.of < sum(len(one.token_ids) for one in lab.observations("batch=2"))
@@ -143,7 +131,7 @@ def test_log_probabilities_that_are_no_numbers_are_never_called_equal(tmp_path: 
     audit, _ = audited(tmp_path, {"nan": True}, audit={"arms": ["batch"]})
     assert audit.verdict.kind == "no effect found"
     assert "gave the same answers" in audit.verdict.sentence
-    assert told(audit, "log-probabilities of rows 0, 1, 2", "are not numbers")
+    assert evident(audit, "log-probabilities of rows 0, 1, 2", "are not numbers")
 
 
 def test_unirl_208_a_fixed_seed_makes_clones_of_all_samples(tmp_path: Path) -> None:
@@ -153,10 +141,10 @@ def test_unirl_208_a_fixed_seed_makes_clones_of_all_samples(tmp_path: Path) -> N
     audit, _ = audited(tmp_path, fixed_seed=42, sampling=hot, longest=8, audit=arms)
     assert (audit.verdict.kind, audit.exit_code) == ("too identical", 4)
     assert "10 of 10 rows at temperature 1" in audit.verdict.sentence
-    assert told(audit, "control seed=1 was not seen")
+    assert evident(audit, "control seed=1 was not seen")
     healthy, _ = audited(tmp_path, sampling=hot, longest=8, audit=arms)
     assert (healthy.verdict.kind, healthy.exit_code) == ("no effect found", 0)
-    assert not told(healthy, "was not seen")
+    assert not evident(healthy, "was not seen")
 
 
 def test_sglang_11718_single_prompts_pass_where_shared_prefixes_fail(tmp_path: Path) -> None:

@@ -54,6 +54,9 @@ def change_bounds(change: Floats, rounds: Integers, span: float) -> tuple[float,
 
     If all rows changed alike (mostly: not at all), resamples show no spread, which says nothing about rows not seen.
     Then as many rows as Wilson's bound does not exclude may have changed by the whole span of the score.
+    Where few rows changed, resamples show too little: four rows that all got worse would exclude that nothing changed,
+    which their exact test does not. So a row that gained the whole span and one that lost it are drawn with the others
+    (the two pseudo-rows of Agresti, Min 2005, Statistics in Medicine 24, 729-740, spread over as many cells).
 
     Args:
         change: (rows,) sum over its rounds of what a row's score changed by.
@@ -65,6 +68,8 @@ def change_bounds(change: Floats, rounds: Integers, span: float) -> tuple[float,
     if means.min() == means.max():
         reach = span * rate(0, len(change)).high
         return max(-span, mean - reach), min(span, mean + reach)
+    most = int(rounds.max())
+    change, rounds = np.append(change, (span * most, -span * most)), np.append(rounds, (most, most))
     n, rng = len(change), np.random.default_rng(_SEED)
     drawn = []
     at_once = max(1, _DRAWS_AT_ONCE // n)
