@@ -62,6 +62,7 @@ def test_vllm_51290_only_tensor_parallelism_of_four_changes_outputs(tmp_path: Pa
     assert audit.verdict.kind == "isolated"
     assert audit.verdict.causes == (("tensor_parallel",),)
     assert threshold(audit, "tensor_parallel") == (2, 4)
+    assert "tensor_parallel=4 (from 4 on, not up to 2; " in audit.verdict.sentence
     assert not lab.has_sat("tensor_parallel=3"), "there is no such number of devices"
     ruled_out = {line.partition(":")[0] for line in audit.verdict.ruled_out}
     assert {"batch", "order", "neighbours", "cache", "enforce_eager"} <= ruled_out

@@ -139,7 +139,7 @@ def _of_effects(lab: Lab, effects: Sequence[Effect], nature: Nature) -> str:
     if len(own) > 3:
         parts.append(f"{len(own) - 3} more effects are in the table.")
     if settings:
-        listed = "; ".join(f"{effect.arm} ({_weightiest(lab.comparison(effect.arm))})" for effect in settings)
+        listed = "; ".join(f"{effect.arm} ({_of_setting(lab, effect)})" for effect in settings)
         parts.append(
             f"{'Settings' if own else 'Only settings'} of the engine change outputs{' too' * bool(own)}: {listed}."
         )
@@ -176,8 +176,10 @@ def _where(found: Threshold, *, named: bool) -> str:
     return f" from{knob} {found.above} on, not up to {found.below}{lengths_told(found)}"
 
 
-def _weightiest(comparison: Comparison) -> str:
-    return _differing(comparison).partition(", ")[0]
+def _of_setting(lab: Lab, effect: Effect) -> str:
+    """Where the effect begins, and the weightiest of what differs."""
+    begins = [_where(found, named=False).strip() for found in effect.thresholds]
+    return "; ".join([*begins, _differing(lab.comparison(effect.arm)).partition(", ")[0]])
 
 
 def _differing(comparison: Comparison) -> str:
