@@ -25,7 +25,7 @@ from proctor.transfer.tensors import plan
 from tests.transfer.kv.samples import LAYOUT, Clock, block, same
 
 SLOTS, SLOT_BYTES, LEASE = 4, 1024, 30.0
-REQUESTS = st.sampled_from([f"r{number}" for number in range(6)])
+REQUESTS = st.sampled_from([f"r{number}" for number in range(12)])
 RECEIVERS = st.sampled_from([b"one", b"two"])
 TO_SENDER: Any = msgspec.msgpack.Decoder(wire.ToSender)
 TO_RECEIVER: Any = msgspec.msgpack.Decoder(wire.ToReceiver)
@@ -62,9 +62,10 @@ class Network(RuleBasedStateMachine):
 
     # What the two sides do.
 
-    @precondition(lambda self: len(self.outbox) < 4)
     @rule(request=REQUESTS, positions=st.sampled_from([1, 3, 9]))
     def put(self, request: str, positions: int) -> None:
+        if len(self.outbox) == 4:
+            return
         made = block(request, positions, seed=len(self.sent.get(request, [])) * 100 + positions)
         ended = HostEvent(request)
         parts = cut(plan(made.tensors), SLOT_BYTES)
@@ -122,6 +123,16 @@ class Network(RuleBasedStateMachine):
     @rule()
     def arrive_in_order(self) -> None:
         self.deliver(*self.air.pop(0))
+
+    @rule(name=RECEIVERS, request=REQUESTS, positions=st.sampled_from([1, 3]))
+    def quiet(self, name: bytes, request: str, positions: int) -> None:
+        """A request in good weather, with all that still is in the air."""
+        self.put(request, positions)
+        self.ask(name, request)
+        for _ in range(4):
+            self.turn()
+            while self.air:
+                self.deliver(*self.air.pop(0))
 
     @precondition(lambda self: self.air)
     @rule(data=st.data())

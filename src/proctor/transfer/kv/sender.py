@@ -157,10 +157,10 @@ class Sender:
             return
         if isinstance(message, wire.Greet):
             self._greet(owner, message)
-        elif owner not in self._peers:
-            self._refuse(owner, Reason.MISMATCH, "no greeting came before the first message")
-        else:
+        elif owner in self._peers:
             self._serve(owner, message)
+        elif not isinstance(message, wire.Leave):  # with that a receiver answers its refusal
+            self._refuse(owner, Reason.MISMATCH, "no greeting came before the first message")
 
     def turn(self) -> None:
         """After every wait (`Work`)."""
