@@ -93,8 +93,9 @@ class Incoming:
         if self._header is None and self._fill_part():
             length, checksum = _HEADER.unpack(self._part)
             header = _Header(length & ~_BYTES, checksum, bool(length & _BYTES))
-            if not 0 < header.nbytes <= (PIECE_BYTES if header.is_bytes else MOST_BYTES):
-                raise TransferError(Reason.CORRUPT, f"{header.nbytes:,} bytes are announced, which is no length")
+            most = PIECE_BYTES if header.is_bytes else MOST_BYTES
+            if not 0 < header.nbytes <= most or (header.is_bytes and checksum):
+                raise TransferError(Reason.CORRUPT, f"{header.nbytes:,} bytes are announced by a header that is none")
             self._expect(header)
         return self._header
 
