@@ -47,7 +47,7 @@ def design_json(preparation: Preparation, before: Earlier | None) -> dict[str, A
 def audit_json(audit: Audit) -> dict[str, Any]:
     """What was found as plain data, without the arms' figures, which ``audit.json`` has."""
     data: dict[str, Any] = msgspec.to_builtins(audit)
-    kept = ("checkpoint", "made_at", "verdict", "effects", "remedies", "replay", "fingerprint", "seconds")
+    kept = ("checkpoint", "made_at", "verdict", "effects", "remedies", "replay", "troubles", "fingerprint", "seconds")
     return {"exit_code": audit.exit_code, **{name: data[name] for name in kept}}
 
 
