@@ -168,7 +168,7 @@ class _Shm(Outlet):
     def link(self, peers: Peers, ranks: Sequence[str]) -> Link:
         from proctor.transfer.links.shm import ShmOutlet
 
-        return ShmOutlet(self._ring)
+        return ShmOutlet(self._ring, ranks)
 
     @override
     def close(self) -> None:
