@@ -98,12 +98,13 @@ def test_ollama_18163_asking_for_log_probabilities_changes_long_answers(tmp_path
 
 
 def test_vllm_44319_log_probabilities_depend_on_how_many_are_asked_for(tmp_path: Path) -> None:
-    """With 2, 4 and 5 leaders the same token had other values: the instrument is not stable."""
-    audit, lab = audited(tmp_path, {**ULPS, "top": 4}, near_ties=0.0)
+    """With 2, 4 and 5 leaders the same token had other values, and fewer came: the instrument is not stable."""
+    audit, lab = audited(tmp_path, {**ULPS, "top": 4}, {"hides": 1, "top": 4}, near_ties=0.0)
     assert audit.verdict.kind == "observer"
     assert audit.verdict.causes == (("top",),)
     assert threshold(audit, "top") == (3, 4)
     assert "The instrument is not stable" in audit.verdict.sentence
+    assert evident(audit, "top=5: 5 most likely tokens were asked for, and 4 came at ")
     seen = lab.comparison("top=5")
     assert seen.token_equal is not None
     assert seen.token_equal.hits == seen.token_equal.of

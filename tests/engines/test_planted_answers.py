@@ -41,6 +41,16 @@ def test_log_probabilities_may_be_no_numbers_from_a_token_on() -> None:
         assert all(map(math.isnan, one.logprobs[2:]))
 
 
+def test_leaders_that_were_asked_for_may_not_be_told() -> None:
+    rows = asked(range(20), top_logprobs=4)
+    for one, other in zip(alone(planted({"hides": 1, "top": 4, "step": 1}), rows), alone(planted(), rows), strict=True):
+        assert one.top_logprobs is not None
+        assert other.top_logprobs is not None
+        assert one.top_logprobs[0] == other.top_logprobs[0]
+        assert [len(leaders) for leaders in one.top_logprobs[1:]] == [3] * (len(one.token_ids) - 1)
+        assert one.logprobs == other.logprobs
+
+
 def test_a_blind_model_answers_alike_whatever_the_image() -> None:
     red, blue = (ask(1, [picture(colour=colour)], logprobs=True) for colour in ("red", "blue"))
     text = ask(2, logprobs=True)

@@ -28,6 +28,7 @@ def evidence(lab: Lab, found: Found) -> Iterator[str]:
     if blind:
         yield f"{rows_told(blind)} get the same answer, bit for bit, with blank images"
     yield from _not_numbers(lab)
+    yield from _missing_leaders(lab)
 
 
 def blindness(lab: Lab, design: Design, silent: Collection[str]) -> Iterator[str]:
@@ -92,6 +93,17 @@ def _not_numbers(lab: Lab) -> Iterator[str]:
     for rows, arms in where.items():
         more = f" and {len(arms) - 1} more arms" if len(arms) > 1 else ""
         yield f"log-probabilities of {rows_told(rows)} are not numbers in {arms[0]}{more}: they are kept apart"
+
+
+def _missing_leaders(lab: Lab) -> Iterator[str]:
+    """Arms in which fewer of the most likely tokens came than were asked for."""
+    for name, arm in lab.arms.items():
+        wanted = int(arm.changes.get("top") or lab.setting.top)
+        told = [len(leaders) for one in lab.observations(name) for leaders in one.top or ()]
+        fewer = [count for count in told if count < wanted]
+        if fewer:
+            where = f"{len(fewer):,} of {len(told):,} positions"
+            yield f"{name}: {wanted} most likely tokens were asked for, and {min(fewer)} came at {where}"
 
 
 def _why_unseen(lab: Lab, control: Arm) -> str:

@@ -39,6 +39,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loses: float = 0.0
     nan: bool = False
     blind: bool = False
+    hides: int = 0
     noise: bool = False
     batch: int = 1
     prefix: int = 0

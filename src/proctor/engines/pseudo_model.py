@@ -83,7 +83,8 @@ class PseudoModel:
             if any(strike.effect.nan and step >= strike.effect.step for strike in strikes):
                 found = found._replace(logprobs=(math.nan,) * CANDIDATES, other=math.nan)
             logprobs.append(self._told(_logprob_of(found, token)))
-            top.append(self._top(found, sampling.top_logprobs))
+            hidden = sum(strike.effect.hides for strike in strikes if step >= strike.effect.step)
+            top.append(self._top(found, max(0, sampling.top_logprobs - hidden)))
             state = _digest(state, token.to_bytes(8, "big"))
         reason: FinishReason = "stop" if count >= own_length else "length"
         text = self._text(tokens)

@@ -44,6 +44,8 @@ class EffectSpec(SpecModel):
     """The log-probabilities that are told are no numbers; the tokens stay as they are."""
     blind: bool = False
     """The row is answered as if its images were not there; from the first token on, whatever ``step`` says."""
+    hides: Count = 0
+    """So many of the most likely tokens that were asked for are not told."""
     noise: bool = False
     """It moves to somewhere else each time (run-to-run); else always to the same place, as another kernel does."""
     batch: int = Field(default=1, ge=1, le=MOST)
