@@ -108,7 +108,7 @@ def test_transformers_in_bfloat16_is_told_what_its_padded_batches_do(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.vllm
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_vllm_with_two_threads_is_told_which_switch_makes_its_batches_alike(
     tmp_path: Path, trained_model: Path, vllm_python: Path
 ) -> None:
