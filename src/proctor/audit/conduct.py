@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -156,6 +157,36 @@ class Auditor:
             UserError: an engine does not work.
         """
         began = datetime.now(UTC)
+        lab = self._lab(progress)
+        lab.run(self._design.arms, self._design.sittings)
+        further = Further(lab, rounds=self._audit.rounds, most_sittings=self._audit.most_sittings)
+        found = Search(lab, further).run()
+        replays = None if self._design.replay.why_not else Replays(lab, self._can.replay_options)
+        referee = Referee(lab, self._design.replay, replays, self._can.reference)
+        judged = referee.judge(found)
+        nature = judged[found.effects[0].arm].kind if found.effects and found.effects[0].arm in judged else "unknown"
+        verdict = verdict_of(lab, self._design, found, nature)
+        sat = [arm for arm in lab.arms.values() if lab.has_sat(arm.name)]
+        shown = tuple(_shown(lab, arm, replays, judged.get(arm.name)) for arm in sat)
+        audit = Audit(
+            checkpoint=self.checkpoint,
+            made_at=began.isoformat(timespec="seconds"),
+            verdict=replace(verdict, evidence=(*verdict.evidence, *referee.evidence(found))),
+            effects=found.effects,
+            arms=shown,
+            remedies=remedies_of(lab, found),
+            inspection=inspect(self._order.config, self._order.env, self._site),
+            fingerprint=fingerprint_of(self._order, self._probes, self._site, lab.versions),
+            design=self._design,
+            cost=self._cost(),
+            seconds=(datetime.now(UTC) - began).total_seconds(),
+            disturbed=sum(one.disturbed for one in lab.sat),
+            replay=told_of(self._design.replay, replays, self._parted(lab, found)),
+            questions=self._questions(shown),
+        )
+        return audit, lab
+
+    def _lab(self, progress: Progress | None) -> Lab:
         setting = Setting(
             order=self._order,
             probes=self._probes,
@@ -167,38 +198,13 @@ class Auditor:
             top=min(TOP, self._can.top_logprobs),
             start=self._start,
         )
-        lab = Lab(setting, progress=progress)
-        lab.run(self._design.arms, self._design.sittings)
-        further = Further(lab, rounds=self._audit.rounds, most_sittings=self._audit.most_sittings)
-        found = Search(lab, further).run()
-        replays = None if self._design.replay.why_not else Replays(lab, self._can.replay_options)
-        referee = Referee(lab, self._design.replay, replays, self._can.reference)
-        judged = referee.judge(found)
-        nature = judged[found.effects[0].arm].kind if found.effects and found.effects[0].arm in judged else "unknown"
-        verdict = verdict_of(lab, self._design, found, nature)
-        verdict = replace(verdict, evidence=(*verdict.evidence, *referee.evidence(found)))
-        sat = [arm for arm in lab.arms.values() if lab.has_sat(arm.name)]
-        shown = tuple(_shown(lab, arm, replays, judged.get(arm.name)) for arm in sat)
+        return Lab(setting, progress=progress)
+
+    def _questions(self, shown: Sequence[Shown]) -> dict[str, str]:
+        """Texts of the questions whose answers part."""
         compared = [one for arm in shown for one in (arm.comparison, arm.repeats) if one is not None]
-        shown_rows = {flip.row_id for one in compared for flip in one.flips}
-        questions = {str(row): text for row, text in texts_of(self._probes).items() if row in shown_rows}
-        audit = Audit(
-            checkpoint=self.checkpoint,
-            made_at=began.isoformat(timespec="seconds"),
-            verdict=verdict,
-            effects=found.effects,
-            arms=shown,
-            remedies=remedies_of(lab, found),
-            inspection=inspect(self._order.config, self._order.env, self._site),
-            fingerprint=fingerprint_of(self._order, self._probes, self._site, lab.versions),
-            design=self._design,
-            cost=self._cost(),
-            seconds=(datetime.now(UTC) - began).total_seconds(),
-            disturbed=sum(one.disturbed for one in lab.sat),
-            replay=told_of(self._design.replay, replays, self._parted(lab, found)),
-            questions=questions,
-        )
-        return audit, lab
+        rows = {flip.row_id for one in compared for flip in one.flips}
+        return {str(row): text for row, text in texts_of(self._probes).items() if row in rows}
 
     def _parted(self, lab: Lab, found: Found) -> list[str]:
         """Planned arms in which an answer parts from its reference's; where there is noise, those are of no account."""
