@@ -116,7 +116,6 @@ class TransformersEngine:
             tensors = None if published is None else published.tensors()
             self._model = self._loaded.successor(config, tensors, same_processor=set(changed) <= {GENERATION})
         self._config, self._outline = config, outline
-        gc.collect()
 
     def close(self) -> None:
         """Forgets the model."""
