@@ -30,6 +30,8 @@ from tests.transfer.test_mapped_link import Registry
 
 SECONDS = 20.0
 TRANSPORTS = ("nccl", "cuda_ipc")
+PINNED = ("stream", "shm", "gloo")
+"""Those through the host's memory, whose buffers a GPU fills and empties when they are pinned."""
 ORDERS: tuple[Order, ...] = ("newest", "late", "early", "random")
 
 
@@ -124,7 +126,7 @@ def same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> boo
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", [*TRANSPORTS, *PINNED])
 def test_three_epochs_arrive_whole(transport: str, order: Order, seed: int, ends: Any) -> None:
     both = ends(transport, order, seed=seed)
     for epoch, count in ((1, 7), (2, 3), (3, 11)):  # other sizes, other rings
@@ -134,7 +136,7 @@ def test_three_epochs_arrive_whole(transport: str, order: Order, seed: int, ends
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", [*TRANSPORTS, *PINNED])
 def test_tensors_are_written_in_place(transport: str, order: Order, ends: Any) -> None:
     into = {name: torch.zeros_like(tensor) for name, tensor in weights().items()}
     both = ends(transport, order, into)
