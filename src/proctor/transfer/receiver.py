@@ -187,44 +187,46 @@ class Receiver:
         return self._link
 
     def _hello(self, deadline: float) -> Hello | None:
-        """The next greeting; None at the deadline. Connections that end before theirs are none of our business."""
-        while self._something_came(deadline):
-            if self._channel is None:
-                continue
+        """The next greeting; None at the deadline. Connections that end before theirs, or with it, are passed over."""
+        while (channel := self._readable(deadline)) is not None:
             try:
-                message = self._channel.receive(deadline)
+                message = channel.receive(deadline)
+                channel.watch()
             except TransferError as error:
                 if error.reason is Reason.DEAD or error.epoch is not None:
                     self._hang_up()
                     continue
                 if error.reason is Reason.LATE:
-                    break
+                    return None
                 raise
             if not isinstance(message, Hello):
                 raise TransferError(Reason.MISMATCH, f"{type(message).__name__} came where Hello was due")
             return message
         return None
 
-    def _something_came(self, deadline: float) -> bool:
-        """Whether there is something to read on the connection, or a new connection; False at the deadline."""
-        left = deadline - time.monotonic()
-        poll = select.poll()
-        sockets = [self._listener, self._awake] + ([self._channel.socket] if self._channel else [])
-        for sock in sockets:
-            poll.register(sock, select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(max(0.0, left * 1000))}
-        if self._awake.fileno() in ready:
-            self._awake.recv(4096)
-            raise TransferError(Reason.CANCELLED, "cancelled by the receiver")
-        if self._channel is not None and self._channel.socket.fileno() in ready:
-            return True
-        if self._listener.fileno() in ready:
-            # A publisher that connects again has given its last connection up, or is another one.
-            self._hang_up()
-            with contextlib.suppress(OSError):
-                sock, _ = self._listener.accept()
-                self._channel, self._last = Channel(sock, ToReceiver, PUBLISHER, cancelled=self._awake), 0
-        return bool(ready)
+    def _readable(self, deadline: float) -> Channel | None:
+        """The connection when there is something to read on it; None at the deadline."""
+        while True:
+            poll = select.poll()
+            sockets = [self._listener, self._awake] + ([self._channel.socket] if self._channel else [])
+            for sock in sockets:
+                poll.register(sock, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(max(0.0, (deadline - time.monotonic()) * 1000))}
+            if self._awake.fileno() in ready:
+                self._awake.recv(4096)
+                raise TransferError(Reason.CANCELLED, "cancelled by the receiver")
+            if self._channel is not None and self._channel.socket.fileno() in ready:
+                return self._channel
+            if not ready:
+                return None
+            self._answer()
+
+    def _answer(self) -> None:
+        """Takes a new connection: its publisher has given the last one up, or is another one."""
+        self._hang_up()
+        with contextlib.suppress(OSError):
+            sock, _ = self._listener.accept()
+            self._channel, self._last = Channel(sock, ToReceiver, PUBLISHER, cancelled=self._awake), 0
 
     @contextlib.contextmanager
     def _aborting(self, hello: Hello | None = None) -> Iterator[None]:
