@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,7 @@ class FakeGroup:
 
     def __init__(self, store: Any, rank: int, size: int, options: Any) -> None:
         self.size, self.options = size, options
+        self.errors = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING")
         self.calls: list[tuple[str, Any, Any]] = []
         self.made.append(self)
 
@@ -93,6 +95,19 @@ def test_the_watchdog_that_ends_the_process_comes_long_after_every_deadline(
 ) -> None:
     NcclBroadcast(store, 0, NAMES, device, time.monotonic() + 30)
     assert FakeGroup.made[0].options._timeout.total_seconds() > 25 * WATCHDOG_FACTOR
+
+
+@pytest.mark.parametrize("before", [None, "3"])
+def test_a_dead_peer_does_not_end_this_process(
+    before: str | None, device: CudaDevice, store: dist.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's watchdog would, unless it is told to clean up only; what others told theirs stays."""
+    monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", raising=False)
+    if before:
+        monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", before)
+    NcclBroadcast(store, 0, NAMES, device)
+    assert FakeGroup.made[0].errors == "2"
+    assert os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING") == before
 
 
 def test_closing_aborts_once_and_nothing_is_sent_after_it(device: CudaDevice, store: dist.Store) -> None:

@@ -7,12 +7,17 @@ What torch 2.13 does with it (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp a
 - A collective cannot be interrupted and has no deadline. Events are looked at until theirs (`CudaEvent.wait`), and then
   `OrderedLink.close` aborts the communicator, which ends the kernels. After that events are over although nothing
   arrived: an aborted link never counts as done, and the checksums say so once more.
-- The group's watchdog ends the whole process when its own timeout passes, so that is longer than any deadline here.
+- The group's watchdog ends the whole process when a peer dies or its own timeout passes, unless it is told to clean up
+  only (``TORCH_NCCL_ASYNC_ERROR_HANDLING=2``, which the constructor reads). Its timeout is longer than any deadline
+  here nevertheless: the deadline knows whom to name.
 - Two ranks on one GPU are refused by NCCL ("Duplicate GPU detected"): there `links.cuda_ipc` serves.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast, final
 
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 
 PUBLISHER = 0
 """The rank that every broadcast comes from."""
+CLEAN_UP_ONLY = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
+"""``ErrorHandlingMode::CleanUpOnly``: abort communicators, and let the process live."""
 WATCHDOG_FACTOR = 10
 """The group's own timeout is so many times longer than the time that was left when it was made."""
 
@@ -62,7 +69,8 @@ class NcclBroadcast(Carrier):
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = timedelta(seconds=WATCHDOG_FACTOR * max(seconds_left(until), 1.0))
         try:
-            self._group = dist.ProcessGroupNCCL(store, rank, len(names), options)
+            with _environment(*CLEAN_UP_ONLY):
+                self._group = dist.ProcessGroupNCCL(store, rank, len(names), options)
             with torch.cuda.device(device.name):
                 # Now, where all ranks are known to be here, and not inside the first bucket.
                 self._group.eager_connect_single_device(torch.device(device.name))
@@ -82,6 +90,20 @@ class NcclBroadcast(Carrier):
     def abort(self) -> None:
         """Ends what hangs in the group, and the group. From any thread."""
         self._group.abort()
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """With a variable set: the constructor has no argument for it. Groups of others, made later, keep theirs."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def nccl_link(group: NcclBroadcast, device: Device) -> OrderedLink:
