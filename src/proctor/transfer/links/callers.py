@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -50,6 +51,8 @@ class Callers:
         self._listener.bind(b"\0" + address.encode())
         self._listener.listen(max(8, len(names)))
         self._lines: dict[bytes, socket.socket] = {}
+        # Shutting a Unix socket down wakes the other side, and nobody who waits on this one.
+        self._ended = os.eventfd(0)
 
     def all(self, deadline: float) -> list[tuple[str, socket.socket]]:
         """Name and connection of every receiver, in their order; waits for those who have not called yet.
@@ -62,8 +65,22 @@ class Callers:
             self._answer(deadline)
         return [(name, self._lines[secret]) for name, secret in zip(self.names, self._secrets, strict=True)]
 
+    def wait(self, sock: socket.socket, deadline: float) -> None:
+        """Waits until something comes on `sock`, or until `deadline`.
+
+        Raises:
+            TransferError: ``CANCELLED``: `hang_up` was called.
+        """
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        poll.register(self._ended, select.POLLIN)
+        ready = poll.poll(1000 * seconds_left(deadline))
+        if any(fd == self._ended for fd, _ in ready):
+            raise TransferError(Reason.CANCELLED, "hung up while something was waited for")
+
     def hang_up(self) -> None:
-        """Ends whatever another thread waits for."""
+        """Ends whatever another thread waits for, here and on the other side."""
+        os.eventfd_write(self._ended, 1)
         for sock in (self._listener, *self._lines.values()):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -72,18 +89,18 @@ class Callers:
         """Closes all."""
         for sock in (self._listener, *self._lines.values()):
             sock.close()
+        os.close(self._ended)
 
     def _answer(self, deadline: float) -> None:
+        self.wait(self._listener, deadline)
         try:
-            self._listener.settimeout(max(seconds_left(deadline), 1e-3))
+            self._listener.settimeout(1e-3)
             line, _ = self._listener.accept()
         except TimeoutError:
             missing = next(
                 name for name, secret in zip(self.names, self._secrets, strict=True) if secret not in self._lines
             )
             raise TransferError(Reason.LATE, "did not join the ring", rank=missing) from None
-        except OSError:
-            raise TransferError(Reason.CANCELLED, "hung up while somebody was waited for") from None
         try:
             line.settimeout(max(seconds_left(deadline), 1e-3))
             secret = line.recv(_SECRET_BYTES + 1) if _user_of(line) == os.getuid() else b""

@@ -166,6 +166,7 @@ class ShmRing:
         """Waits until every receiver has taken the first `count` buckets."""
         for index, (name, line) in enumerate(self._callers.all(deadline)):
             while self._taken[index] < count:
+                self._callers.wait(line, deadline)
                 taken = hear(line, Taken, name, deadline)
                 if taken.number != self._taken[index]:
                     told = f"took bucket {taken.number}, not {self._taken[index]}"
