@@ -144,6 +144,24 @@ def test_tensors_are_written_in_place(transport: str, order: Order, ends: Any) -
     assert same(into, weights())
 
 
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("transport", [*TRANSPORTS, *PINNED])
+def test_tensors_in_place_are_not_written_while_the_caller_still_reads_them(
+    transport: str, order: Order, ends: Any
+) -> None:
+    """A model's last answers are still on the caller's stream when the next weights come."""
+    into = {name: torch.full_like(tensor, 7.0) for name, tensor in weights().items()}
+    both = ends(transport, order, into)
+    read = {name: torch.zeros_like(tensor) for name, tensor in into.items()}
+    for name, tensor in into.items():
+        both.devices[1].caller.run(lambda target=read[name], source=tensor: target.copy_(source))
+    answered = both.devices[1].ready()
+    both.transfer(weights())
+    answered.wait()
+    assert same(into, weights())
+    assert all(bool((tensor == 7.0).all()) for tensor in read.values())
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_without_the_source_ready_wait_wrong_bytes_pass_every_checksum(
     transport: str, ends: Any, monkeypatch: pytest.MonkeyPatch

@@ -162,6 +162,7 @@ class InPlace(Destination):
         self._ties = _ties(self._bytes)
         self._manifest: Manifest | None = None
         self._ring: Ring | None = None
+        self._read: Event | None = None
         self._copies: dict[str, list[str]] = {}
 
     @override
@@ -172,6 +173,7 @@ class InPlace(Destination):
         nbytes = max(min(parameters.bucket_bytes, manifest.nbytes), 1)
         if self._ring is None or (self._ring.slots[0].nbytes, len(self._ring.slots)) != (nbytes, parameters.buffers):
             self._ring = Ring(self._device, nbytes, parameters.buffers)
+        self._read = self._device.ready()
         self._manifest, self._copies = manifest, {}
         for alias, name in manifest.aliases.items():
             if self._ties[alias] != self._ties[name]:
@@ -185,6 +187,8 @@ class InPlace(Destination):
     @override
     def take(self, bucket: Bucket, held: Held) -> None:
         assert self._manifest is not None
+        assert self._read is not None
+        held.stream.wait(self._read)  # what the caller has enqueued on the tensors still finds the old ones
         self.torn = True
         buffer = held.part(bucket.nbytes)
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
