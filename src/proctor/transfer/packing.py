@@ -128,7 +128,8 @@ def _cat(target: torch.Tensor, pieces: list[torch.Tensor]) -> None:
 
 
 def _assign(place: torch.Tensor, block: torch.Tensor) -> None:
-    place.copy_(block)
+    # Into pinned memory the GPU copies by itself, behind what is on the stream; into other memory the host waits.
+    place.copy_(block, non_blocking=block.is_cuda and place.is_pinned())
 
 
 def _copy(held: Held, target: torch.Tensor, entry: Entry, tensor: torch.Tensor, start: int, stop: int) -> None:
