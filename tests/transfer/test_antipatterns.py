@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ast
 import socket
-import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +26,7 @@ from proctor.transfer.devices.cpu import CpuDevice, HostEvent
 from proctor.transfer.devices.cuda import CudaStream
 from proctor.transfer.devices.virtual import VirtualDevice
 from proctor.transfer.errors import Reason, TransferError
+from proctor.transfer.links import gpu_opening
 from proctor.transfer.links.mapped import MappedReceiver, MappedSender
 from proctor.transfer.manifest import lay_out
 from proctor.transfer.owner import Owner, WrongThreadError
@@ -265,37 +266,43 @@ def test_8_a_trace_shows_it(tmp_path: Path) -> None:
 # 9: a thread in the background holds the interpreter's lock
 
 
-def test_9_the_thread_in_the_background_gets_whole_buckets_and_no_tensors(
-    pair: tuple[MappedSender, MappedReceiver],
-) -> None:
-    """A thread that slices tensors in Python takes the lock for each. This one does as much for a bucket of 1,000
-    tensors as for a bucket of one, but for a few steps more or less of waiting: it gets a buffer and a length."""
-    calls: dict[str, int] = {}
+@pytest.fixture
+def calls() -> Iterator[Counter[str]]:
+    """How many Python functions threads that start from now on call and return from, by the threads' names."""
+    found: Counter[str] = Counter()
 
     def count(frame: Any, event: str, argument: Any) -> None:
-        name = threading.current_thread().name
-        calls[name] = calls.get(name, 0) + 1
+        found[threading.current_thread().name.rstrip("-0123456789")] += 1
+
+    threading.setprofile(count)
+    yield found
+    threading.setprofile(None)
+
+
+@pytest.mark.parametrize(
+    ("transport", "thread"), [("stream", "proctor-publish"), ("gloo", "proctor-gloo"), ("cuda_ipc", "mapped-link")]
+)
+def test_9_the_thread_in_the_background_gets_whole_buckets_and_no_tensors(
+    transport: str, thread: str, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that slices tensors in Python takes the lock for each. These do as much for a bucket of 4,000 tensors
+    as for a bucket of one, but for a few steps more or less of waiting: they get a buffer and a length."""
+    registry = Registry()
+    monkeypatch.setattr(gpu_opening, "CudaSharing", lambda: registry)
 
     def steps(tensors: int) -> int:
-        sharing, (out, into) = Registry(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        threading.setprofile(count)
-        try:
-            sender, device = MappedSender(sharing, [("r1", out)]), CpuDevice()
-        finally:
-            threading.setprofile(None)
-        receiver, ring = MappedReceiver(sharing, into), Ring(device, 256 * tensors)
-        with ThreadPoolExecutor(1) as pool:
-            target = torch.zeros(256 * tensors, dtype=torch.uint8)
-            received = pool.submit(receive, device, Ring(device, 256 * tensors), receiver, [target])
-            with ring.next() as held:
-                held.stream.run(lambda: torch.cat([torch.ones(256, dtype=torch.uint8)] * tensors, out=held.buffer))
-                sender.send(held, 256 * tensors)
-            ring.drain()
-            received.result(SECONDS)
-        sender.close()
+        calls.clear()
+        receiver = Receiver("tcp:127.0.0.1:0", rank="r1", deadline=SECONDS)
+        with (
+            ThreadPoolExecutor(1) as pool,
+            Publisher([receiver.address], transport=transport, bucket_bytes=1 << 20, deadline=SECONDS) as publisher,
+        ):
+            received = pool.submit(receiver.receive, SECONDS)
+            publisher.publish({f"w{i}": torch.ones(64_000 // tensors) for i in range(tensors)})
+            assert all(tensor.all() for tensor in received.result(SECONDS).tensors.values())
         receiver.close()
-        assert target.all()
-        return calls.pop("mapped-link")
+        return calls[thread]
 
-    assert steps(1000) < steps(1) + 200
-    assert sys.getprofile() is None
+    one, many = steps(1), steps(4000)
+    assert one
+    assert many < one + 4000  # a call for each would be counted at its begin and its end
