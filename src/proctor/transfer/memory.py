@@ -27,7 +27,7 @@ SIZED: Final = SEAL_SHRINK | SEAL_GROW
 FROZEN: Final = SIZED | SEAL_WRITE | SEAL_SEAL
 """Nobody changes anything any more, the maker included."""
 
-_PLACE = re.compile(r"/proc/(\d+)/fd/(\d+)")
+_PLACE = re.compile(r"(/proc/\d+/fd/\d+)(?:#(\d+))?")
 _NO_ROOM = frozenset({errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT})
 
 
@@ -88,8 +88,12 @@ def seals(fd: int) -> int:
 
 
 def path_of(fd: int) -> str:
-    """How another process of this user opens a descriptor of this one, as long as it is open here."""
-    return f"/proc/{os.getpid()}/fd/{fd}"
+    """How another process of this user opens a descriptor of this one, as long as it is open here.
+
+    With the inode behind it: numbers of descriptors and of processes are used again, and somebody who is late would
+    find the memory that came next, which is sealed and sound, too.
+    """
+    return f"/proc/{os.getpid()}/fd/{fd}#{os.fstat(fd).st_ino}"
 
 
 def find(path: str, *, needed: int, writable: bool = False) -> int:
@@ -104,11 +108,12 @@ def find(path: str, *, needed: int, writable: bool = False) -> int:
         UserError: the path is none of a descriptor, or this user may not open it.
         TransferError: ``DEAD``: its process has ended or closed it; ``MISMATCH``: it is not such memory.
     """
-    if not _PLACE.fullmatch(path):
+    parts = _PLACE.fullmatch(path)
+    if not parts:
         raise UserError("not the path of shared memory", where=path, fix="give /proc/<pid>/fd/<n> as the maker told it")
     try:
         # A descriptor may have been closed and its number used again for a pipe, which must not block.
-        fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(parts[1], (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, ProcessLookupError):
         message = f"nothing at {path}: the process that made it has ended or closed it, or is in another container"
         raise TransferError(Reason.DEAD, message) from None
@@ -122,6 +127,9 @@ def find(path: str, *, needed: int, writable: bool = False) -> int:
         os.close(fd)
         what = "sealed, so nobody else writes to it" if refused else _lacking(needed)
         raise TransferError(Reason.MISMATCH, f"{path} is {what}")
+    if parts[2] and int(parts[2]) != os.fstat(fd).st_ino:
+        os.close(fd)
+        raise TransferError(Reason.DEAD, f"{path} has been closed, and other memory is in its place")
     return fd
 
 
