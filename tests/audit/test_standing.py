@@ -58,7 +58,8 @@ def test_a_standing_audit_lies_whole_in_a_bucket(tmp_path: Path, bucket: Bucket)
         "",
     )
     assert {"baseline", "repeat", "batch=4"} <= set(told)
-    assert run.names("audit") == ["answers.parquet", "audit.json", "tokens.parquet", "verdict.json"]
+    files = ["answers.parquet", "audit.json", "replayed.parquet", "tokens.parquet", "verdict.json"]
+    assert run.names("audit") == files
     assert read_audit(local_audit(run.below("audit"))).verdict.sentence == found.sentence
 
 
