@@ -1,4 +1,4 @@
-"""One end of the shipping in a process of its own, ``python -m tests.transfer.kv.ends KIND ADDRESS``: says what it does."""
+"""One end of the shipping in a process of its own (``python -m tests.transfer.kv.ends KIND ADDRESS``)."""
 
 from __future__ import annotations
 
