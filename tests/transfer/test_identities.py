@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from proctor.rows import UserError
 from proctor.transfer import sources
 from proctor.transfer.checkpoint import SINGLE
 from proctor.transfer.identities import Identities
@@ -134,6 +135,13 @@ def test_a_damaged_note_costs_one_reading(root: Path, known: Identities, tmp_pat
     note.write_bytes(damage)
     assert known.find(str(root)) is None
     assert identify(str(root), known) == content == known.find(str(root))
+
+
+def test_a_folder_that_is_none_is_told(root: Path, known: Identities, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("")
+    with pytest.raises(UserError, match="cannot note") as caught:
+        identify(str(root), known)
+    assert caught.value.where == str(tmp_path / "notes")
 
 
 def test_in_object_storage(root: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import final
 
 import msgspec
 
+from proctor.rows import UserError
 from proctor.storage.connect import StorageOptions, is_url
 from proctor.storage.local import write_whole
 from proctor.transfer.checkpoint import Checkpoint, stamps_of
@@ -50,10 +51,19 @@ class Identities:
         return note.content if same else None
 
     def keep(self, checkpoint: Checkpoint, content: str) -> None:
-        """Notes the content id of a checkpoint that has just been read."""
-        if all(settled(stamp, checkpoint.opened_at) for stamp in checkpoint.stamps.values()):
-            note = _Note(_absolute(checkpoint.location), content, dict(checkpoint.stamps))
+        """Notes the content id of a checkpoint that has just been read.
+
+        Raises:
+            UserError: the folder cannot be written to.
+        """
+        if not all(settled(stamp, checkpoint.opened_at) for stamp in checkpoint.stamps.values()):
+            return
+        note = _Note(_absolute(checkpoint.location), content, dict(checkpoint.stamps))
+        try:
             write_whole(self._file(checkpoint.location), lambda path: _write(path, note))
+        except OSError as error:
+            told = f"cannot note a checkpoint's content: {error.strerror or error}"
+            raise UserError(told, where=str(self._folder)) from None
 
     def _file(self, path: str) -> Path:
         return self._folder / f"{hashlib.sha256(_absolute(path).encode()).hexdigest()[:32]}.json"

@@ -136,7 +136,10 @@ class LocalPlace(Place):
 
     @override
     def names(self) -> list[str] | None:
-        return sorted(path.name for path in self._root.iterdir() if path.is_file())
+        try:
+            return sorted(path.name for path in self._root.iterdir() if path.is_file())
+        except OSError as error:
+            raise _unreadable(self.location, error) from None
 
     @override
     def open(self, name: str) -> Source | None:
@@ -146,7 +149,7 @@ class LocalPlace(Place):
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise UserError(f"cannot be read: {os.strerror(error.errno or 0)}", where=str(path)) from None
+            raise _unreadable(str(path), error) from None
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise UserError("is no file", where=str(path))
@@ -263,6 +266,10 @@ class RemoteSource(Source):
     @override
     def close(self) -> None:
         pass
+
+
+def _unreadable(where: str, error: OSError) -> UserError:
+    return UserError(f"cannot be read: {os.strerror(error.errno or 0)}", where=where)
 
 
 def _told(error: RemoteError) -> UserError | TransferError:
