@@ -34,7 +34,7 @@ def planted(folder: Path, *faults: dict[str, Any], ask: bool = True, **engine: A
     return {
         **plain,
         "engine": {**plain["engine"], "faults": list(faults), **engine},
-        "limits": {"stall_seconds": 2.0, "load_seconds": 30.0, "init_attempts": 1},
+        "limits": {"stall_seconds": 2.0 if STALL in faults and ask else 60.0, "load_seconds": 60.0, "init_attempts": 1},
     }
 
 
