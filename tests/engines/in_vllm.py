@@ -11,10 +11,12 @@ import msgspec
 
 from proctor.engines.base import EngineConfig
 from tests.engines.vllm_child import Jobs, Results
+from tests.engines.vllm_swaps_child import Outcome, Step
 
 ROOT = Path(__file__).parents[2]
 CHILD = Path(__file__).with_name("vllm_child.py")
-SECONDS = 240
+SWAPS = Path(__file__).with_name("vllm_swaps_child.py")
+SECONDS = 280
 SMALL_CACHE = {"kv_cache_memory_bytes": 2**25}
 
 
@@ -32,10 +34,19 @@ def vllm_config(model: Path, kind: str = "vllm", **changes: Any) -> EngineConfig
 
 def run_jobs(python: Path, work: Path, jobs: Jobs, **variables: str) -> Results:
     """Results of `jobs`, run by the interpreter `python` with `variables` in its environment; files go to `work`."""
+    return msgspec.msgpack.decode(_run(python, CHILD, work, msgspec.msgpack.encode(jobs), variables), type=Results)
+
+
+def run_steps(python: Path, work: Path, steps: list[Step]) -> list[Outcome]:
+    """What came of `steps`, one after another in one process."""
+    return msgspec.msgpack.decode(_run(python, SWAPS, work, msgspec.msgpack.encode(steps), {}), type=list[Outcome])
+
+
+def _run(python: Path, program: Path, work: Path, told: bytes, variables: dict[str, str]) -> bytes:
     source, target = work / "jobs", work / "results"
-    source.write_bytes(msgspec.msgpack.encode(jobs))
+    source.write_bytes(told)
     done = subprocess.run(
-        [str(python), str(CHILD), str(source), str(target)],
+        [str(python), str(program), str(source), str(target)],
         env=environment() | variables,
         capture_output=True,
         text=True,
@@ -43,4 +54,4 @@ def run_jobs(python: Path, work: Path, jobs: Jobs, **variables: str) -> Results:
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-    return msgspec.msgpack.decode(target.read_bytes(), type=Results)
+    return target.read_bytes()

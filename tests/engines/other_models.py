@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from transformers import (
     CLIPVisionConfig,
@@ -19,10 +20,10 @@ from proctor.demo.tokenizer import CHAT_TEMPLATE, IMAGE_PAD, SPECIAL_TOKENS, VOC
 _SIDE, _PATCH = 32, 16
 
 
-def write_text_model(directory: Path) -> Path:
+def write_text_model(directory: Path, **changes: Any) -> Path:
     """A Llama, which takes no images."""
     build_tokenizer().save_pretrained(directory)
-    LlamaForCausalLM(_llama()).save_pretrained(directory)
+    LlamaForCausalLM(_llama(**changes)).save_pretrained(directory)
     return directory
 
 
@@ -55,15 +56,16 @@ def write_llava(directory: Path) -> Path:
     return directory
 
 
-def _llama() -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        pad_token_id=0,
-        eos_token_id=2,
-    )
+def _llama(**changes: Any) -> LlamaConfig:
+    own = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 128,
+        "pad_token_id": 0,
+        "eos_token_id": 2,
+    }
+    return LlamaConfig(**own | changes)

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from proctor.transfer.published import Published
 
 
-def attached(path: str) -> Published:
-    """The weights at `path`, every byte compared with its checksum.
+def attached(path: str, *, verify: bool = True) -> Published:
+    """The weights at `path`.
+
+    Args:
+        path: as their publisher told it.
+        verify: compare every byte with its checksum; needed once in the process that uses them.
 
     Raises:
         SwapRefused: there are none, they are damaged, or this environment lacks what reading them needs.
@@ -26,13 +30,15 @@ def attached(path: str) -> Published:
     except ImportError as error:
         raise SwapRefused(f"published weights cannot be read here: {error}") from error
     try:
-        return Published.attach(path)
+        return Published.attach(path, verify=verify)
     except (TransferError, UserError) as error:
         raise SwapRefused(f"no published weights: {error}") from error
 
 
 @contextmanager
-def agreed(own: Outline | None, config: EngineConfig, weights: str) -> Iterator[tuple[Outline, Published | None]]:
+def agreed(
+    own: Outline | None, config: EngineConfig, weights: str, *, verify: bool = True
+) -> Iterator[tuple[Outline, Published | None]]:
     """What is known of the checkpoint that is to come, and its weights if they are published, once all is compared.
 
     The weights are closed at the end; tensors that were taken from them stay.
@@ -41,11 +47,12 @@ def agreed(own: Outline | None, config: EngineConfig, weights: str) -> Iterator[
         own: of the checkpoint that is loaded.
         config: configuration with the checkpoint that is to come.
         weights: path of its published weights; empty if they are to be read from its directory.
+        verify: see `attached`.
 
     Raises:
         SwapRefused: before anything has changed: see `check_outlines`, `outline_of` and `attached`.
     """
-    with attached(weights) if weights else nullcontext() as published:
+    with attached(weights, verify=verify) if weights else nullcontext() as published:
         entries = None if published is None else _entries(published)
         outline = outline_of(config.model, entries, () if published is None else published.manifest.aliases)
         check_outlines(own, outline, config.dtype)

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.engines.base import EngineConfig, EngineDied, Feed, Reporter
+from proctor.engines.base import EngineConfig, EngineDied, Feed, Reporter, SwapRefused
 from proctor.engines.chat import Chat
 from proctor.engines.installed import check_installed
 from proctor.engines.model_directory import check_model_directory
+from proctor.engines.published_weights import agreed
 from proctor.engines.refusal import Refused, one_line
+from proctor.engines.swap_check import Outline, check_configuration, known_outline
+from proctor.engines.swap_reasons import vllm_reason
 from proctor.engines.torchvision_shim import declare_missing_operators
 from proctor.engines.vllm_arguments import check_arguments, check_version, engine_arguments, set_environment
 from proctor.engines.vllm_cpu import quiet_and_eager
 from proctor.engines.vllm_rows import add_row, response_of
+from proctor.engines.vllm_swap import check_files, check_ready, replace_weights
 from proctor.rows import Request, Response, UserError
 
 
@@ -31,6 +35,8 @@ class VllmEngine:
         self._config = config
         self._engine: Any = None
         self._chat: Chat | None = None
+        self._outline: Outline | None = None
+        self._torn = False
 
     def check(self) -> None:
         """Looks at the model directory, the installed vLLM, and the options by that vLLM's own argument list.
@@ -62,10 +68,13 @@ class VllmEngine:
         arguments = engine_arguments(self._config, on_cpu=on_cpu, takes_images=images)
         if on_cpu and arguments["enforce_eager"]:
             quiet_and_eager()
+        self._outline = known_outline(self._config.model)
         self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
 
     def stream(self, feed: Feed, report: Reporter) -> Iterator[Response]:
         """Answers every request of `feed`; takes new ones whenever one has left, without waiting for the others."""
+        if self._torn:
+            raise RuntimeError("a swap has failed half-way: the engine has to be started anew")
         running: dict[str, _Running] = {}
         while True:
             room = self._config.batch_size - len(running)
@@ -80,6 +89,27 @@ class VllmEngine:
                     yield refusal.response(request.id)
             if running:
                 yield from self._step(running, report)
+
+    def swap(self, config: EngineConfig, weights: str = "") -> None:
+        """Has vLLM's workers take over another checkpoint, and empties the caches of what the old one made.
+
+        After any exception but `SwapRefused` the engine answers nothing more.
+
+        Raises:
+            SwapRefused: another architecture, other tensors, another tokenizer, processor, template or generation
+                settings, quantized weights, an option or a version that stands in the way; nothing has changed.
+        """
+        check_configuration(self._config, config)
+        if why := vllm_reason(config):
+            raise SwapRefused(why)
+        # Every worker compares the bytes with their checksums.
+        with agreed(self._outline, config, weights, verify=False) as (outline, _):
+            check_files(self._outline, outline)
+            check_ready(self._engine, weights)
+            self._torn = True
+            replace_weights(self._engine, config.model, weights)
+            self._torn = False
+        self._config, self._outline = config, outline
 
     def close(self) -> None:
         """Ends vLLM's engine, and its processes where it has any."""

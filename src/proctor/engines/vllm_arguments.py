@@ -8,6 +8,7 @@ from typing import Any
 
 from proctor.engines.base import EngineConfig
 from proctor.engines.options import check_options
+from proctor.engines.vllm_worker import EXTENSION
 from proctor.rows import UserError
 
 RESERVED = {
@@ -94,6 +95,9 @@ def engine_arguments(config: EngineConfig, *, on_cpu: bool, takes_images: bool) 
         takes_images: whether the model takes images.
     """
     defaults: dict[str, Any] = {"disable_log_stats": True}
+    if config.options.get("distributed_executor_backend") in (None, "mp", "uni"):
+        # Elsewhere Proctor need not be importable where the workers run.
+        defaults["worker_extension_cls"] = EXTENSION
     if takes_images:
         defaults["limit_mm_per_prompt"] = {"image": IMAGES_PER_PROMPT, "video": 0}
         # Up to 4 GiB of processed images otherwise, of use only where rows share images.

@@ -9,6 +9,7 @@ from proctor.engines.capabilities import Capabilities
 from proctor.engines.common_knobs import option, variable, weights_format
 from proctor.engines.surroundings import Site
 from proctor.engines.vllm_inspection import device_of, inspection, most_logprobs
+from proctor.engines.vllm_swap import why_no_swap
 
 REPLAY = "enable_trace_replay"
 
@@ -16,6 +17,7 @@ REPLAY = "enable_trace_replay"
 def capabilities(config: EngineConfig, env: Mapping[str, str], site: Site) -> Capabilities:
     """vLLM tells tokens and log-probabilities; it replays where its second model runner runs."""
     why = _why_no_replay(config, env, site)
+    unswappable = why_no_swap(config, site)
     asked = option(config, "max_logprobs")
     limit = asked if isinstance(asked, int) and asked > 0 else most_logprobs(site)
     return Capabilities(
@@ -24,6 +26,8 @@ def capabilities(config: EngineConfig, env: Mapping[str, str], site: Site) -> Ca
         replay=not why,
         replay_options={} if why else {REPLAY: True},
         why_no_replay=why,
+        swap=not unswappable,
+        why_no_swap=unswappable,
         caches_prompts=option(config, "enable_prefix_caching") is not False,
         reference=None if number_format(config) == "float32" else "float32",
     )
