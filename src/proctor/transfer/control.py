@@ -8,13 +8,13 @@ import socket
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, NoReturn, final
 
 import msgspec
 
 from proctor.rows import UserError
 from proctor.transfer.errors import Reason, TransferError
-from proctor.transfer.framing import Incoming, Outgoing
+from proctor.transfer.framing import PIECE_BYTES, Incoming, Outgoing
 from proctor.transfer.wire import Abort
 
 PUBLISHER = "publisher"
@@ -170,10 +170,7 @@ class Channel:
             TransferError: see `receive`.
         """
         while len(target):
-            try:
-                got = self._incoming.bytes(target)
-            except TransferError as error:
-                raise self._error(error.reason, error.message) from None
+            got = self._take(target)
             target = target[got:]
             if not got:
                 message = None if self._incoming.next_is_bytes else self._read()
@@ -210,6 +207,18 @@ class Channel:
                 self._opened(message)
             self._early.append(message)
 
+    def last_words(self, deadline: float) -> NoReturn:
+        """Reads on for the reason why an epoch has ended; what else comes is dropped.
+
+        Raises:
+            TransferError: what an `Abort` said; ``DEAD`` if none came; ``LATE`` if nothing did.
+        """
+        dropped = memoryview(bytearray(PIECE_BYTES))
+        while True:
+            self.watch()
+            if not (self._incoming.next_is_bytes and self._take(dropped)):
+                self._wait(select.POLLIN, deadline, "nothing came until the deadline")
+
     def close(self) -> None:
         """Closes the connection."""
         closed(self._sock)
@@ -217,6 +226,12 @@ class Channel:
     def _read(self) -> Any | None:
         try:
             return self._incoming.message()
+        except TransferError as error:
+            raise self._error(error.reason, error.message) from None
+
+    def _take(self, target: memoryview) -> int:
+        try:
+            return self._incoming.bytes(target)
         except TransferError as error:
             raise self._error(error.reason, error.message) from None
 

@@ -261,14 +261,12 @@ class Receiver:
         once or a moment later."""
         if not error.rank:
             error.rank = PUBLISHER if error.reason in (Reason.DEAD, Reason.LATE) else self._rank
-        until = time.monotonic() + BLAME_SECONDS
+        if error.reason is not Reason.DEAD or error.epoch is not None or self._channel is None:
+            return error  # with an epoch it is what an abort said
         try:
-            while self._channel is not None and error.reason is Reason.DEAD and time.monotonic() < until:
-                self._channel.watch()
-                time.sleep(0.01)
+            self._channel.last_words(time.monotonic() + BLAME_SECONDS)
         except TransferError as told:
-            return told
-        return error
+            return told if told.reason is not Reason.LATE else error
 
     def _hang_up(self) -> None:
         # The connection first: its end is what tells the others, while closing a link may have to wait.
