@@ -181,3 +181,10 @@ def test_a_gpu_that_cannot_be_seen_from_here_is_said(monkeypatch: pytest.MonkeyP
     handle = Handle("GPU-b", b"h", 64, 0, b"c", 0, b"e", False, 0, 64)
     with pytest.raises(TransferError, match="GPU-b is not visible here"):
         CudaSharing().open(msgspec.msgpack.encode(handle))
+
+
+def test_what_is_no_handle_is_refused() -> None:
+    for shared in (b"", b"\x01", msgspec.msgpack.encode(["GPU-a", 1])):
+        with pytest.raises(TransferError, match="not a handle of CUDA IPC") as caught:
+            CudaSharing().open(shared)
+        assert caught.value.reason is Reason.MISMATCH

@@ -5,11 +5,13 @@ Publisher and receiver are the real ones; the broadcast and the shared memory of
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -41,7 +43,7 @@ class FakeBroadcast:
     sent: list[tuple[HostEvent, list[torch.Tensor]]] = []  # noqa: RUF012
 
     def __init__(self, store: Any, rank: int, names: tuple[str, ...], device: Any, deadline: float | None) -> None:
-        assert len(names) == 2
+        assert rank or names == ("publisher", "r1")
         self._rank, self._number = rank, 0
 
     def __call__(self, stream: Stream, part: torch.Tensor) -> None:
@@ -98,16 +100,16 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeBroadcast, "sent", [])
     monkeypatch.setattr(gpu_opening, "CudaSharing", lambda: registry)
     monkeypatch.setattr(gpu_opening, "NcclBroadcast", FakeBroadcast)
+    monkeypatch.setattr(gpu_opening, "device_of", lambda held: held.stream.device)
 
 
 @pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def ends() -> Iterator[Any]:
     made: list[Ends] = []
 
     def make(transport: str, order: Order, into: dict[str, torch.Tensor] | None = None, seed: int = 0) -> Ends:
         both = Ends(transport, order, into, seed)
         made.append(both)
-        monkeypatch.setattr(gpu_opening, "device_of", lambda held: held.stream.device)
         return both
 
     yield make
@@ -232,6 +234,42 @@ def test_a_receiver_whose_broadcast_never_begins_hears_of_the_end(ends: Any, mon
             with pytest.raises(TransferError) as caught:
                 end.result(SECONDS / 2)
             assert caught.value.reason is Reason.CANCELLED
+
+
+def test_a_receiver_that_does_not_join_the_group_is_named(ends: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = threading.Event()
+    monkeypatch.setattr(gpu_opening, "join", lambda host, port: hanging.wait(SECONDS))
+    both = ends("nccl", "late")
+    received = both.pool.submit(both.receiver.receive, SECONDS)
+    both.publisher._deadline = 0.3
+    with pytest.raises(TransferError, match="r1: did not come to the roll call") as caught:
+        both.publisher.publish(weights())
+    assert (caught.value.reason, caught.value.rank) == (Reason.LATE, "r1")
+    hanging.set()
+    with pytest.raises(TransferError):
+        received.result(SECONDS)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_nothing_is_left_behind(transport: str, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def left(rounds: int) -> tuple[int, int]:
+        for _ in range(rounds):
+            monkeypatch.setattr(FakeBroadcast, "sent", [])
+            both = Ends(transport, "newest", None)
+            both.transfer(weights())
+            if fails:
+                received = both.pool.submit(both.receiver.receive, SECONDS)
+                with pytest.raises(TransferError, match=r"layer\.6 came where layer\.0 was due"):
+                    both.publisher.publish(reversed(list(weights().items())), manifest=plan(weights()).manifest)
+                with pytest.raises(TransferError):
+                    received.result(SECONDS)
+            both.close()
+            del both
+        gc.collect()
+        return psutil.Process().num_fds(), threading.active_count()
+
+    assert left(2) == left(5)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -160,7 +160,10 @@ class CudaDevice(Device):
     @override
     def stream(self) -> CudaStream:
         """One that nobody uses any more, or a new one. Torch has 32 for a GPU and then gives the same ones again."""
-        raw = self._free.pop() if self._free else torch.cuda.Stream(device=self.index)
+        try:
+            raw = self._free.pop()
+        except IndexError:
+            raw = torch.cuda.Stream(device=self.index)
         made = CudaStream(raw)
         weakref.finalize(made, self._free.append, raw)
         return made

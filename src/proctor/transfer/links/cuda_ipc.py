@@ -69,7 +69,10 @@ class CudaSharing(Sharing):
 
     @override
     def open(self, shared: bytes) -> torch.Tensor:
-        told = msgspec.msgpack.decode(shared, type=Handle)
+        try:
+            told = msgspec.msgpack.decode(shared, type=Handle)
+        except msgspec.DecodeError as error:
+            raise TransferError(Reason.MISMATCH, f"not a handle of CUDA IPC: {error}", rank="publisher") from None
         index = _index(told.uuid)
         try:
             torch.cuda.init()

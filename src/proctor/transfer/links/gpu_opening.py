@@ -73,10 +73,13 @@ class NcclSide:
         rank: of this side; 0 is the publisher.
         names: of all sides.
         patience: seconds until all have come.
+
+    Attributes:
+        names: see above; better ones may be set before the sides meet.
     """
 
     def __init__(self, store: Callable[[], dist.Store], rank: int, names: tuple[str, ...], patience: float) -> None:
-        self._store, self._rank, self._names, self._patience = store, rank, names, patience
+        self._store, self._rank, self.names, self._patience = store, rank, names, patience
         self._group: NcclBroadcast | None = None
 
     def link(self, held: Held, watch: Callable[[], None]) -> Link:
@@ -88,8 +91,8 @@ class NcclSide:
         device = device_of(held)
         if self._group is None:
             store, until = self._store(), time.monotonic() + self._patience
-            patiently(lambda step: roll_call(store, self._rank, self._names, step), until, watch)
-            self._group = NcclBroadcast(store, self._rank, self._names, device, until)
+            patiently(lambda step: roll_call(store, self._rank, self.names, step), until, watch)
+            self._group = NcclBroadcast(store, self._rank, self.names, device, until)
         return nccl_link(self._group, device)
 
     def close(self) -> None:
@@ -147,6 +150,7 @@ class NcclOutlet(Outlet):
 
     @override
     def link(self, peers: Peers, ranks: Sequence[str]) -> Link:
+        self._side.names = (PUBLISHER, *ranks)
         return NcclEnd(self._side, peers.check)
 
     @override
