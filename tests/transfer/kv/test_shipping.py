@@ -15,11 +15,13 @@ from msgspec.structs import replace
 
 from proctor.rows import UserError
 from proctor.transfer.devices.cpu import CpuDevice, HostEvent
+from proctor.transfer.devices.virtual import Order, VirtualDevice
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.kv.block import Block
 from proctor.transfer.kv.limits import Limits
 from proctor.transfer.kv.receiver import Receiver
 from proctor.transfer.kv.sender import Sender
+from proctor.transfer.tensors import as_bytes
 from tests.transfer.kv.samples import LAYOUT, Clock, block, same
 from tests.transfer.kv.waiting import reason_of, soon, until
 
@@ -396,6 +398,23 @@ def test_tensors_are_read_when_they_are_written_not_before(address: str):
         events[0].set()
         assert same(receiver.result(wanted, soon()), sent)
         assert sent.tensors["layer.0.key"].abs().sum() > 0
+
+
+@pytest.mark.parametrize("order", ["newest", "late", "random"])
+def test_tensors_that_a_device_still_writes(address: str, order: Order):
+    """On the virtual device nothing is over that nobody waited for: a missing wait would be wrong bytes."""
+    device = VirtualDevice(order)
+    with Sender(address, LAYOUT, device=device) as sender, Receiver(sender.address, LAYOUT) as receiver:
+        for number in range(4):
+            sent = block(f"r{number}", positions=20)
+            for tensor in sent.tensors.values():
+                flat = as_bytes(tensor)
+                written = flat.clone()
+                flat.zero_()
+                device.caller.copy(flat, written)
+            sender.put(sent)
+            received = receiver.receive(sent.request, soon())
+            assert same(received, block(sent.request, positions=20))
 
 
 @pytest.mark.parametrize("address", ["tcp://0.0.0.0:1", "tcp://*:1", "tcp://10.0.0.1:1", "inproc://x"])
