@@ -14,12 +14,13 @@ import mmap
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Literal, Self, final
 
 import numpy as np
+from typing_extensions import override
 
 from proctor.transfer import memory
+from proctor.transfer.closing import Closing
 from proctor.transfer.errors import Reason, TransferError
 
 Access = Literal["sealed", "read", "write"]
@@ -35,7 +36,7 @@ _MOST_PARTS = 1024
 
 
 @final
-class Arena:
+class Arena(Closing):
     """A range of shared memory. Made by `create` or `attach`.
 
     Attributes:
@@ -155,6 +156,7 @@ class Arena:
         except OSError:  # Linux before 5.14
             np.frombuffer(mapping, np.uint8)[:: mmap.PAGESIZE].max()
 
+    @override
     def close(self) -> None:
         """Lets go of it. Views stay what they are; see above."""
         self._map = None
@@ -176,14 +178,6 @@ class Arena:
     def _check_open(self) -> None:
         if not self._shut.alive:
             raise ValueError("the arena is closed")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 _MADV_POPULATE_READ = 22

@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self, final
+from typing import NamedTuple, final
+
+from typing_extensions import override
 
 from proctor.rows import UserError
 from proctor.storage.connect import StorageOptions
+from proctor.transfer.closing import Closing
 from proctor.transfer.manifest import Bucket, Manifest, lay_out
 from proctor.transfer.safetensors import LENGTH_BYTES, Stored, header_bytes, parse_header, parse_index
 from proctor.transfer.sources import Place, Source, place_of, read_all
@@ -47,7 +49,7 @@ class Piece(NamedTuple):
 
 
 @final
-class Checkpoint:
+class Checkpoint(Closing):
     """The tensors of one checkpoint, in files that are open. As a context manager they are closed at the end.
 
     Made by `open_checkpoint`.
@@ -108,17 +110,10 @@ class Checkpoint:
         for source in self.sources:
             source.check()
 
+    @override
     def close(self) -> None:
         """Closes its files."""
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_checkpoint(path: str, options: StorageOptions | None = None) -> Checkpoint:

@@ -13,14 +13,15 @@ import mmap
 import struct
 from array import array
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, final
 
 import msgspec
 import numpy as np
 import xxhash
+from typing_extensions import override
 
 from proctor.transfer.arena import Arena
+from proctor.transfer.closing import Closing
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.identity import content_id
 from proctor.transfer.manifest import ALIGN, Bucket, Manifest
@@ -142,7 +143,7 @@ class Draft:
 
 
 @final
-class Published:
+class Published(Closing):
     """Weights that are complete. As a context manager it is closed at the end.
 
     Views outlive `close`: see `proctor.transfer.arena`. Whoever made it keeps it open as long as others are to attach.
@@ -246,17 +247,10 @@ class Published:
         """See `Arena.prefetch`."""
         self._arena.prefetch()
 
+    @override
     def close(self) -> None:
         """Lets go of it. The memory is free when nobody has it open and no view is left, in any process."""
         self._arena.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _read_head(buffer: memoryview) -> tuple[int, _Head]:
