@@ -28,6 +28,17 @@ def trained_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return list(directories.values())[-1]
 
 
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The demo's four."""
+    from proctor.demo.weights import model_dirs
+
+    directories = model_dirs(tmp_path_factory.mktemp("checkpoints"))
+    if not directories:
+        pytest.skip("the demo's weights are not in this source tree")
+    return list(directories.values())
+
+
 @pytest.fixture(scope="session")
 def vllm_python() -> Path:
     """The interpreter of vLLM's own environment: `.venv-vllm`, or what PROCTOR_VLLM_PYTHON says."""

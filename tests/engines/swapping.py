@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proctor.engines.base import Engine
+from proctor.engines.base import Engine, EngineConfig
 from proctor.engines.fingerprint import Fingerprint, asked_of, fingerprint
+from proctor.engines.transformers import TransformersEngine
 from proctor.rows import Response
 from proctor.transfer.published import Published
 from tests.engines.tiny import answers, ask_scene
@@ -25,6 +26,25 @@ def told(engine: Engine) -> Fingerprint:
 def answered(engine: Engine) -> dict[int, Response]:
     """What it answers to scenes, in a batch."""
     return answers(engine, REQUESTS)
+
+
+def hf_config(directory: Path, **changes: Any) -> EngineConfig:
+    """Of a transformers engine with a checkpoint."""
+    return EngineConfig("transformers", str(directory), **{"dtype": "float32", "batch_size": 8, **changes})
+
+
+def loaded(wanted: EngineConfig) -> TransformersEngine:
+    """A transformers engine that was started."""
+    engine = TransformersEngine(wanted)
+    engine.check()
+    engine.load()
+    return engine
+
+
+def cold(wanted: EngineConfig) -> tuple[Fingerprint, dict[int, Response]]:
+    """What an engine that was started answers."""
+    engine = loaded(wanted)
+    return told(engine), answered(engine)
 
 
 def published(directory: Path) -> Published:

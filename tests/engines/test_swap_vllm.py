@@ -25,14 +25,6 @@ CAREFUL = {"options": {"mm_processor_cache_gb": 1}, "max_model_len": 1024}
 UNPACKED = "proctor.engines.vllm_worker:remake_tied"
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The demo's four."""
-    from proctor.demo.weights import model_dirs
-
-    return list(model_dirs(tmp_path_factory.mktemp("checkpoints")).values())
-
-
 def config(directory: Path, **changes: Any) -> EngineConfig:
     return vllm_config(directory, **{**CAREFUL, **changes})
 

@@ -65,8 +65,7 @@ def adopted(model: Any, directory: Path, tensors: Mapping[str, Any]) -> Any:
     )
     if missing := sorted(about["missing_keys"]):
         raise SwapRefused(f"the weights lack {missing[0]} ({len(missing)} in all)")
-    if (directory / "generation_config.json").is_file():
-        made.generation_config = GenerationConfig.from_pretrained(directory)
+    made.generation_config = _generation(directory)
     return made.eval()
 
 
@@ -117,9 +116,14 @@ def overwrite(model: Any, fresh: Any) -> None:
     for read in (_parameters, _buffers):
         sources = read(fresh)
         for name, tensor in read(model).items():
-            tensor.copy_(sources[name])
-    if torch.cuda.is_available():
-        torch.cuda.current_stream().synchronize()  # the sources may be let go of now
+            tensor.copy_(sources[name])  # has ended when it returns: the source may be let go of
+
+
+def _generation(directory: Path) -> GenerationConfig:
+    """As `from_pretrained` finds it for a model that it reads itself."""
+    if (directory / "generation_config.json").is_file():
+        return GenerationConfig.from_pretrained(directory)
+    return GenerationConfig.from_pretrained(directory, config_file_name="config.json", _from_model_config=True)
 
 
 def _parameters(model: Any) -> dict[str, Any]:

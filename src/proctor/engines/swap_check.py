@@ -135,7 +135,10 @@ def differing_files(own: Outline | None, wanted: Outline) -> list[str]:
 def _files_of(directory: str) -> dict[str, str]:
     home = Path(directory)
     found = {path for pattern in (*_BESIDE_WEIGHTS, GENERATION) for path in home.glob(pattern) if path.is_file()}
-    return {path.relative_to(home).as_posix(): sha256(path.read_bytes()).hexdigest() for path in sorted(found)}
+    try:
+        return {path.relative_to(home).as_posix(): sha256(path.read_bytes()).hexdigest() for path in sorted(found)}
+    except OSError as error:
+        raise SwapRefused(f"the files of {directory} cannot be read: {error}") from error
 
 
 def _layout_of(directory: str) -> Layout:
@@ -149,7 +152,7 @@ def _layout_of(directory: str) -> Layout:
                 for name in file.keys():  # noqa: SIM118 (no mapping)
                     part = file.get_slice(name)
                     layout[name] = (str(part.get_dtype()), tuple(part.get_shape()))
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
         raise SwapRefused(f"the weights of {directory} cannot be read: {error}") from error
     return layout
 
