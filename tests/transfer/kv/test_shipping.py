@@ -211,6 +211,20 @@ def test_a_wish_whose_receiver_is_silent_runs_out(sender: Sender, clock: Clock, 
     assert idle(sender)
 
 
+def test_a_bit_that_turns_in_a_slot_is_seen(sender: Sender, connect: Connect):
+    receiver = connect(way="memory")
+    ended = sender.put(block("a", positions=20))
+    until(lambda: sender.metrics().leases == 1)
+    lease = sender._ledger.find("a")
+    assert lease is not None
+    sender._memory.room(lease.slots[1])[700] ^= 1
+    with pytest.raises(TransferError, match="piece 1 of the block is not what was sent") as corrupt:
+        receiver.receive("a", soon())
+    assert corrupt.value.reason is Reason.CORRUPT
+    assert reason_of(ended) is Reason.CORRUPT
+    assert idle(sender)
+
+
 # Cancellation, at every stage.
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from types import TracebackType
-from typing import Literal, Self, final
+from typing import Literal, final
 
 import msgspec
 import zmq
+from typing_extensions import override
 
 from proctor.rows import UserError
+from proctor.transfer.closing import Closing
 from proctor.transfer.devices.base import deadline_of
 from proctor.transfer.devices.cpu import HostEvent
 from proctor.transfer.errors import Reason, TransferError
@@ -28,7 +29,7 @@ SILENCE_SECONDS = 10.0
 
 
 @final
-class Receiver:
+class Receiver(Closing):
     """Fetches blocks from one sender.
 
     Args:
@@ -120,17 +121,10 @@ class Receiver:
         """Gives a request up, wherever it is. Returns at once; whoever waits for it gets the error."""
         self._loop.call(lambda: self._inbox.give_up(request, reason, message))
 
+    @override
     def close(self) -> None:
         """Fails what is open, tells the sender, and lets the memory go."""
         self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # What follows runs in the thread only.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self, final
+from typing import final
 
 import msgspec
 import zmq
+from typing_extensions import override
 
 from proctor.rows import UserError
+from proctor.transfer.closing import Closing
 from proctor.transfer.devices.base import Device
 from proctor.transfer.devices.cpu import CpuDevice, HostEvent
 from proctor.transfer.errors import Reason, TransferError
@@ -34,7 +35,7 @@ class _Peer(msgspec.Struct):
 
 
 @final
-class Sender:
+class Sender(Closing):
     """Ships blocks to receivers that connect to `address`.
 
     Args:
@@ -132,17 +133,10 @@ class Sender:
             late_notices=self._ledger.late, refused=self._refused, corrupt=self._corrupt, **self._desk.counts,
         )  # fmt: skip
 
+    @override
     def close(self) -> None:
         """Fails what is not delivered, on both sides, and frees everything."""
         self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # What follows runs in the thread only.
 
