@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from proctor.audit.compare import Judgement, compare, judged
+from proctor.audit.compare import Judgement, nature
 from proctor.audit.design import name_of
 from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Observation, ReplayPlan, Sitting
@@ -111,8 +111,7 @@ class Referee:
         arms = self._lab.arms
         here, there = arms[name].changes, arms[arms[name].against].changes
         alike = all(here.get(knob) == there.get(knob) for knob in FORMATS)
-        against = (compare(side, exact, replayed=replayed) for side in (ours, theirs))
-        return judged(*against, same_format=alike)
+        return nature(ours, theirs, exact, same_format=alike, replayed=replayed)
 
     def _exact_of(self, name: str) -> Arm:
         """The arm that asks the same question at higher precision, and turns nothing else."""

@@ -84,6 +84,22 @@ def test_replayed_tokens_are_compared_to_the_end() -> None:
     assert told(found, "replayed")
 
 
+def test_every_position_at_which_another_token_leads_is_a_flip_of_a_replay() -> None:
+    def told(*leads: int) -> tuple[tuple[tuple[int, float], ...], ...]:
+        return tuple(((1, -0.1), (2, -2.0)) if lead == 1 else ((2, -0.3), (1, -1.1)) for lead in leads)
+
+    theirs = [row(0, [1] * 4, "a", logprobs=(-0.1,) * 4, top=told(1, 1, 1, 1), parsed="x")]
+    ours = [row(0, [1] * 4, "b", logprobs=(-0.1, -1.1, -0.105, -1.1), top=told(1, 2, 1, 2), parsed="y")]
+    found = compare(ours, theirs, replayed=True)
+    assert [(flip.position, flip.suspicious, flip.texts, flip.parsed_differs) for flip in found.flips] == [
+        (1, True, ("", ""), None),
+        (3, True, ("", ""), None),
+    ]
+    assert [flip.shift for flip in found.flips] == pytest.approx([0.005] * 2), "of positions where the same token leads"
+    assert found.shift[-1] == pytest.approx(1.0), "of all positions"
+    assert found.survival.positions == (1,)
+
+
 def test_a_replay_that_lost_its_tokens_is_told_and_compared_up_to_there() -> None:
     found = compare(
         [row(0, [1, 9], "b", logprobs=(-0.5, -0.5))], [row(0, [1, 2], "a", logprobs=(-0.5, -0.5))], replayed=True

@@ -5,7 +5,7 @@ import pytest
 from proctor.audit.compare import compare, judged, nature
 from proctor.audit.compare.nature import multiplier
 from proctor.audit.model import Observation
-from tests.audit.compare.made import decoded, rows
+from tests.audit.compare.made import decoded, row, rows
 
 
 def reference() -> list[Observation]:
@@ -17,7 +17,7 @@ def reference() -> list[Observation]:
 def test_two_arms_that_err_alike_are_rounding(noise: float, seed: int) -> None:
     ours, theirs = decoded("b", noise=noise, seed=2 * seed + 1), decoded("a", noise=noise, seed=2 * seed + 2)
     assert compare(ours, theirs).differs
-    assert nature(ours, theirs, reference()) == "rounding"
+    assert nature(ours, theirs, reference()).kind == "rounding"
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -39,7 +39,7 @@ def test_wrong_tokens_that_leave_the_rest_alone_are_wrong_results() -> None:
 
 def test_without_a_reference_nothing_is_known() -> None:
     ours, theirs = decoded("b", noise=1e-3, seed=3), decoded("a")
-    assert nature(ours, theirs, []) == "unknown"
+    assert nature(ours, theirs, []).kind == "unknown"
     assert judged(None, compare(ours, theirs)).kind == "unknown"
     text_only = compare(rows([[1]], "b"), rows([[1]], "float64"))
     assert judged(text_only, text_only).kind == "unknown"
@@ -47,17 +47,31 @@ def test_without_a_reference_nothing_is_known() -> None:
 
 def test_a_reference_that_neither_arm_is_near_to_tells_nothing() -> None:
     ours, theirs = decoded("b", noise=2.0, seed=3), decoded("a", noise=2.0, seed=4)
-    assert nature(ours, theirs, reference()) == "unknown"
+    assert nature(ours, theirs, reference()).kind == "unknown"
 
 
 def test_arms_in_different_formats_are_judged_by_their_own_noise() -> None:
     exact, half = decoded("a", noise=1e-6, seed=4), decoded("b", noise=1e-2, seed=3)
-    assert nature(half, exact, reference()) == "wrong results"  # as if both had the same format
-    assert nature(half, exact, reference(), same_format=False) == "rounding"
+    assert nature(half, exact, reference()).kind == "wrong results"  # as if both had the same format
+    assert nature(half, exact, reference(), same_format=False).kind == "rounding"
     broken = decoded("b", noise=1e-2, seed=3, wrong={(number, 5): 30.0 for number in range(8)})
-    assert nature(broken, exact, reference(), same_format=False) == "wrong results"
+    assert nature(broken, exact, reference(), same_format=False).kind == "wrong results"
     lost = decoded("b", noise=2.0, seed=3)
-    assert nature(lost, exact, reference(), same_format=False) != "rounding"
+    assert nature(lost, exact, reference(), same_format=False).kind != "rounding"
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+def test_what_lies_behind_the_first_flip_counts_in_a_replay_only(replayed: bool) -> None:
+    def side(arm: str, *moved: float) -> list[Observation]:
+        """Rows of ten positions; a near-tie at the second, and from the fifth on what moved."""
+        values = [-0.5 + moved[0], -0.69 + moved[0], -0.5, -0.5, *[-0.5 + moved[1]] * 6]
+        close = ((2, -0.689), (1, -0.69)) if arm == "b" else ((1, -0.69), (2, -0.691))
+        top = [close if place == 1 else ((1, value), (2, value - 3)) for place, value in enumerate(values)]
+        chosen = [2 if arm == "b" and place == 1 and not replayed else 1 for place in range(10)]
+        return [row(n, chosen, arm, logprobs=tuple(values), top=tuple(top)) for n in range(5)]
+
+    found = nature(side("b", 0.001, 0.25), side("a", -0.001, 1e-6), side("exact", 0.0, 0.0), replayed=replayed)
+    assert found.kind == ("wrong results" if replayed else "rounding")
 
 
 def test_references_must_be_the_same() -> None:
@@ -89,5 +103,7 @@ def test_the_rule_is_pytorchs(error: float, other: float, right: bool) -> None:
             Observation(arm=name, round=0, row_id=0, text="x", token_ids=(1,) * 800, logprobs=tuple(values.tolist()))
         ]
 
-    ours = nature(observed("b", far.float().double()), observed("a", near.float().double()), observed("ref", exact))
+    ours = nature(
+        observed("b", far.float().double()), observed("a", near.float().double()), observed("ref", exact)
+    ).kind
     assert (ours == "rounding") is right

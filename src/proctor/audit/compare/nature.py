@@ -33,8 +33,8 @@ def nature(
     *,
     same_format: bool = True,
     replayed: bool = False,
-) -> Kind:
-    """The kind of difference of two arms, by `judged`.
+) -> Judgement:
+    """What kind of difference two arms have, by `judged`.
 
     Args:
         arm, against: observations of the two arms.
@@ -43,9 +43,9 @@ def nature(
         replayed: all three were made to choose the same tokens, so every position counts.
     """
     if not reference:
-        return "unknown"
+        return Judgement("unknown", "there is no reference")
     sides = (compare(side, reference, replayed=replayed) for side in (arm, against))
-    return judged(*sides, same_format=same_format).kind
+    return judged(*sides, same_format=same_format)
 
 
 def judged(arm: Comparison | None, against: Comparison | None, *, same_format: bool = True) -> Judgement:
