@@ -220,3 +220,12 @@ def test_a_link_belongs_to_one_thread(pair: Callable[..., Pair]) -> None:
         sent = pool.submit(made.sender.send, held, NBYTES)
         with pytest.raises(WrongThreadError, match="the mapped link belongs to thread MainThread"):
             sent.result()
+
+
+def test_each_end_does_what_is_its_own(pair: Callable[..., Pair]) -> None:
+    made = pair()
+    with Ring(CpuDevice(), NBYTES).next() as held:
+        with pytest.raises(TransferError, match="publisher's end of a link receives nothing"):
+            made.sender.receive(held, NBYTES)
+        with pytest.raises(TransferError, match="receiver's end of a link sends nothing"):
+            made.receivers[0].send(held, NBYTES)

@@ -224,7 +224,7 @@ class IpcEnd(Link):
 
     @override
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
-        raise NotImplementedError("the publisher only sends")
+        raise TransferError(Reason.EXCEPTION, "the publisher's end of a link receives nothing")
 
     @override
     def close(self) -> None:

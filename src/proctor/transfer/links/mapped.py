@@ -115,7 +115,7 @@ class MappedSender(Link):
 
     @override
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
-        raise NotImplementedError("the publisher only sends")
+        raise TransferError(Reason.EXCEPTION, "the publisher's end of a link receives nothing")
 
     def hand_over(self) -> None:
         """The next thread that sends owns the link: for another epoch, when nothing is on its way."""
@@ -180,7 +180,7 @@ class MappedReceiver(Link):
 
     @override
     def send(self, held: Held, nbytes: int) -> Event:
-        raise NotImplementedError("a receiver only receives")
+        raise TransferError(Reason.EXCEPTION, "a receiver's end of a link sends nothing")
 
     @override
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
