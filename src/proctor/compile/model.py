@@ -170,11 +170,16 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A value with its 95 % interval."""
+    """A value with its 95 % interval.
+
+    Attributes:
+        low, high: None where no bound can be given: both for what was measured once, and the upper one of a break-even
+            where the saving may be nothing.
+    """
 
     value: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,8 +191,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         eager, compiled: seconds of one unit, over the workload's shapes.
         saved: seconds that one unit saves (negative: loses).
         speedup: eager over compiled.
-        break_even: by cache, rows after which compiling has paid; None where it never does.
-        more_rounds: where it is inconclusive: rounds that would decide, at the noise seen; None where none would.
+        break_even: by cache, rows after which compiling has paid; None where it never does, by the values alone.
+        more_rounds: where it is inconclusive: rounds in further processes that would decide, at the noise and with the
+            effect seen; None where none would, or nothing is known of the noise.
     """
 
     target: str
@@ -201,13 +207,27 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     more_rounds: int | None = None
 
 
+class Subset(msgspec.Struct, frozen=True, kw_only=True):
+    """What compiling some of the targets would save, by their own timings: units are the sum of their parts.
+
+    Attributes:
+        targets: compiled together.
+        saves: seconds of one unit.
+        break_even: as in `Finding`.
+    """
+
+    targets: tuple[str, ...]
+    saves: Interval
+    break_even: dict[str, Interval | None] = {}
+
+
 class Amdahl(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the gain end to end is one that the encoder's share allows.
 
     Attributes:
         share: of the encoder in the time end to end.
         predicted: relative gain in throughput that the encoder's own gain makes, at that share.
-        most: the same if the encoder took no time at all.
+        most: the same if the encoder took no time at all; None where it takes all the time.
         measured: relative gain in throughput that was measured.
         flagged: whether the measured gain lies above what the share allows.
         reason: one line.
@@ -215,7 +235,7 @@ class Amdahl(msgspec.Struct, frozen=True, kw_only=True):
 
     share: float
     predicted: Interval
-    most: float
+    most: float | None
     measured: Interval | None
     flagged: bool
     reason: str
@@ -229,9 +249,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         findings: by target, the whole encoder and the answers among them.
         best: the targets to compile.
         best_saves: seconds that the best subset saves in one unit of the encoder.
-        unaccounted: by arm, seconds of the encoder that no target accounts for.
+        unaccounted: by arm, seconds of one unit of the encoder that no target accounts for (negative: the targets take
+            longer than the whole); empty where that is not known.
         amdahl: None where the encoder or the answers were not timed.
-        worth_it: whether the run that is planned comes out ahead; by cache; None where its length is not known.
+        worth_it: whether the run that is planned comes out ahead; by cache; None where its length is not known, or the
+            interval of `net` covers zero.
+        net: by cache, seconds that the planned run gains (negative: loses) with `net_of` compiled.
+        net_of: the best subset; where that is empty, everything that the compiled arm had compiled.
+        subsets: of the targets, those that save most first.
         flags: one line each: what makes the figures doubtful.
     """
 
@@ -242,4 +267,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     unaccounted: dict[str, float]
     amdahl: Amdahl | None
     worth_it: dict[str, bool | None]
+    net: dict[str, Interval] = {}
+    net_of: tuple[str, ...] = ()
+    subsets: tuple[Subset, ...] = ()
     flags: tuple[str, ...] = ()
