@@ -7,7 +7,7 @@ iterates over a model on the receiving side. Needs no torch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 import msgspec
@@ -145,22 +145,22 @@ class Manifest(msgspec.Struct, frozen=True):
         if nbytes < ALIGN or nbytes % ALIGN:
             raise ValueError(f"a bucket has a multiple of {ALIGN} bytes, not {nbytes}")
         filled = [(index, entry) for index, entry in enumerate(self.entries) if entry.nbytes]
-        found, at = [], 0
-        for sequence, start in enumerate(range(0, self.nbytes, nbytes)):
-            stop = min(start + nbytes, self.nbytes)
+        found, at, whole = [], 0, self.nbytes
+        for sequence, start in enumerate(range(0, whole, nbytes)):
+            stop = min(start + nbytes, whole)
             while at < len(filled) and filled[at][1].end <= start:
                 at += 1
-            inside = [index for index, entry in _until(filled[at:], stop)]
+            inside = [index for index, _ in _until(filled, at, stop)]
             first, count = (inside[0], inside[-1] - inside[0] + 1) if inside else (0, 0)
             found.append(Bucket(sequence, start, stop, first, count))
         return tuple(found)
 
 
-def _until(filled: Iterable[tuple[int, Entry]], stop: int) -> Iterable[tuple[int, Entry]]:
-    for index, entry in filled:
-        if entry.offset >= stop:
-            return
-        yield index, entry
+def _until(filled: Sequence[tuple[int, Entry]], at: int, stop: int) -> Iterator[tuple[int, Entry]]:
+    """From `at` on, those that begin before `stop`."""
+    while at < len(filled) and filled[at][1].offset < stop:
+        yield filled[at]
+        at += 1
 
 
 def aligned(nbytes: int) -> int:
