@@ -138,18 +138,35 @@ def _lacking(needed: int) -> str:
 
 
 def free_bytes(root: Path = Path("/")) -> int:
-    """Bytes that can be had without anybody being killed for them: the machine's, or the cgroup's (v2) if less."""
-    lines = (line.split() for line in (root / "proc/meminfo").read_text().splitlines())
-    free = next((int(words[1]) << 10 for words in lines if words[0] == "MemAvailable:"), 1 << 62)
-    group = root / "sys/fs/cgroup"
+    """Bytes that can be had without anybody being killed for them: the machine's, or those that this process's cgroup
+    (v2), or one around it, has left."""
+    available = _numbers(root / "proc/meminfo").get("MemAvailable:")
+    free = 1 << 62 if available is None else available << 10
+    mount = root / "sys/fs/cgroup"
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    group = mount / own
+    return min([free, *(_left(folder) for folder in (group, *group.parents) if folder.is_relative_to(mount))])
+
+
+def _left(group: Path) -> int:
+    """What a cgroup has left; more than there ever is where it has no limit."""
     try:
         limit = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())
-        lines = (line.split() for line in (group / "memory.stat").read_text().splitlines())
-        reclaimable = next((int(words[1]) for words in lines if words[0] == "inactive_file"), 0)
+        reclaimable = _numbers(group / "memory.stat").get("inactive_file", 0)
     except (OSError, ValueError):  # no such group, or "max"
-        return free
-    return min(free, limit - used + reclaimable)
+        return 1 << 62
+    return limit - used + reclaimable
+
+
+def _numbers(file: Path) -> dict[str, int]:
+    """The second word of every line by the first one."""
+    lines = (line.split() for line in file.read_text().splitlines())
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
 
 
 def populated(fd: int, nbytes: int) -> mmap.mmap:
