@@ -42,10 +42,10 @@ def groups(count: int = 2, patience: float = 10.0) -> Iterator[list[GlooGroup]]:
 
 
 @contextmanager
-def epoch(**options: Any) -> Iterator[tuple[Publisher, list[Side]]]:
-    with receivers(2, deadline=1.0) as made:
+def epoch(deadline: float = 30.0) -> Iterator[tuple[Publisher, list[Side]]]:
+    with receivers(2) as made:
         addresses = [receiver.address for receiver in made]
-        with Publisher(addresses, transport="gloo", bucket_bytes=1024, deadline=0.4, **options) as publisher:
+        with Publisher(addresses, transport="gloo", bucket_bytes=1024, deadline=deadline) as publisher:
             yield publisher, [Side(receiver) for receiver in made]
 
 
@@ -60,7 +60,7 @@ def test_a_skipped_broadcast_is_late_and_not_for_ever() -> None:
             return held.stream.record()
         return real(self, held, nbytes)
 
-    with epoch() as (publisher, sides), pytest.MonkeyPatch.context() as patch:
+    with epoch(0.4) as (publisher, sides), pytest.MonkeyPatch.context() as patch:
         patch.setattr(GlooOutlet, "send", skips)
         with pytest.raises(TransferError) as raised:
             publisher.publish(TENSORS)

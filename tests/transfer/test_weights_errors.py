@@ -36,7 +36,9 @@ from proctor.transfer.wire import (
 from tests.transfer.weights_support import Side, home, in_thread, receivers, same
 
 TENSORS = {"a": torch.arange(600, dtype=torch.float32), "b": torch.ones(5)}
-DEADLINE = 0.3
+SHORT = 0.3
+"""Seconds, where somebody has to be late; everywhere else nobody is, however busy the machine."""
+LONG = 30.0
 
 
 def failed(publisher: Publisher, tensors: Any = TENSORS, **options: Any) -> TransferError:
@@ -53,18 +55,21 @@ def told(side: Side) -> TransferError:
 
 
 @contextlib.contextmanager
-def trio(transport: str = "stream", **second: Any) -> Iterator[tuple[Publisher, Receiver, Receiver]]:
+def trio(
+    transport: str = "stream", deadline: float = LONG, **second: Any
+) -> Iterator[tuple[Publisher, Receiver, Receiver]]:
     """A publisher, a plain receiver r0, and r1 with other options."""
     with home() as place:
         first = Receiver(f"unix:{place}/0", rank="r0")
         other = Receiver(f"unix:{place}/1", rank="r1", **second)
         addresses = [first.address, other.address]
-        with first, other, Publisher(addresses, bucket_bytes=512, deadline=DEADLINE, transport=transport) as publisher:
+        with first, other, Publisher(addresses, bucket_bytes=512, deadline=deadline, transport=transport) as publisher:
             yield publisher, first, other
 
 
 def works(publisher: Publisher, *made: Receiver) -> None:
     """The next epoch does."""
+    publisher._deadline = LONG
     sides = [Side(receiver) for receiver in made]
     publisher.publish(TENSORS)
     for side in sides:
@@ -72,7 +77,7 @@ def works(publisher: Publisher, *made: Receiver) -> None:
 
 
 def test_who_does_not_come_is_named() -> None:
-    with trio() as (publisher, first, other):
+    with trio(deadline=SHORT) as (publisher, first, other):
         side = Side(first)
         error = failed(publisher)
         assert (error.reason, error.rank) == (Reason.LATE, other.address)
@@ -81,7 +86,7 @@ def test_who_does_not_come_is_named() -> None:
 
 
 def test_who_is_not_there_is_named() -> None:
-    with home() as place, Publisher([f"unix:{place}/nobody"], deadline=DEADLINE) as publisher:
+    with home() as place, Publisher([f"unix:{place}/nobody"], deadline=SHORT) as publisher:
         error = failed(publisher)
         assert (error.reason, error.rank) == (Reason.LATE, f"unix:{place}/nobody")
 
@@ -90,7 +95,7 @@ def test_who_is_not_there_is_named() -> None:
 def test_who_hangs_in_the_middle_is_named(transport: str) -> None:
     """trl #6796: a broadcast without a deadline hung until the limit of the job."""
     going = threading.Event()
-    with trio(transport) as (publisher, first, other):
+    with trio(transport, SHORT) as (publisher, first, other):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(other._destination, "take", lambda bucket, held: going.wait(10))
             sides = [Side(first), Side(other)]
@@ -295,7 +300,7 @@ class ByHand:
         )
         self.manifest = plan(TENSORS).manifest
         hello = Hello(
-            PROTOCOL, 5, self.manifest.digest, self.manifest.to_bytes(), Parameters(1024, 2, ALIGN, "stream"), DEADLINE
+            PROTOCOL, 5, self.manifest.digest, self.manifest.to_bytes(), Parameters(1024, 2, ALIGN, "stream"), LONG
         )
         self.say(msgspec.structs.replace(hello, **changes))
 

@@ -138,11 +138,12 @@ class Publisher:
         self.close()
 
     def _published(self, tensors: Tensors, manifest: Manifest | None) -> Receipt:
+        begun = time.perf_counter()
         if manifest is None:
             if not isinstance(tensors, Mapping):
                 raise UserError("pairs of names and tensors without a manifest", fix="give the manifest of their plan")
-            manifest = plan(tensors).manifest
-        begun = time.perf_counter()
+            manifest, sources = plan(tensors)
+            tensors = zip((entry.name for entry in manifest.entries), sources, strict=True)
         packer = Packer(manifest, tensors)
         self._epoch += 1
         with self._epoch_open() as peers:

@@ -176,7 +176,7 @@ class GlooInlet(Link):
 
 def _told(error: Exception) -> TransferError:
     if isinstance(error, TransferError):
-        return error
+        return error.with_traceback(None)  # its frames would keep the store open
     text = str(error).splitlines()[0].rpartition("] ")[2] if str(error) else type(error).__name__
     reason = Reason.LATE if "imed out" in text else Reason.DEAD
     return TransferError(reason, f"gloo: {text}")
