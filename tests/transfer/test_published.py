@@ -186,6 +186,16 @@ def test_buckets_come_from_threads_in_any_order() -> None:
         assert published.rolling == plain.rolling
 
 
+def test_a_fault_while_it_is_written_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(draft: Draft, bucket: object, parts: object) -> None:
+        raise OSError("planted")
+
+    monkeypatch.setattr(Draft, "put", broken)
+    with pytest.raises(OSError, match="planted"):
+        publish({"a": torch.zeros(8 * BUCKET_BYTES, dtype=torch.uint8)})
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("proctor-publish")]
+
+
 @pytest.mark.parametrize(
     ("odd", "why"),
     [

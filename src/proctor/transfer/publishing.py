@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
@@ -11,6 +13,7 @@ from proctor.transfer.manifest import ALIGN, Bucket, Manifest
 from proctor.transfer.published import Draft, Published
 from proctor.transfer.tensors import as_bytes, plan
 
+_WRITERS = 2
 _ZEROS = memoryview(bytes(ALIGN))
 
 
@@ -50,13 +53,23 @@ def publish(
     try:
         if target.manifest != manifest:
             raise UserError("the draft was made for other names, types, shapes or ties", where=target.name or "publish")
-        gather = _Gather(manifest, sources)
-        for bucket in target.buckets:
-            target.put(bucket, list(gather.parts(bucket)))
+        _put_all(target, _Gather(manifest, sources))
         return target.finish()
     except BaseException:
         target.close()
         raise
+
+
+def _put_all(target: Draft, gather: _Gather) -> None:
+    """Two threads copy and sum, while this one looks for what comes next; few buckets wait, as some may be copies."""
+    with ThreadPoolExecutor(_WRITERS, thread_name_prefix="proctor-publish") as pool:
+        under_way: deque[Future[None]] = deque()
+        for bucket in target.buckets:
+            if len(under_way) > _WRITERS:
+                under_way.popleft().result()
+            under_way.append(pool.submit(target.put, bucket, list(gather.parts(bucket))))
+        for task in under_way:
+            task.result()
 
 
 class _Gather:
