@@ -1,0 +1,201 @@
+"""Medians of timings over rounds, shapes and processes, and what another bench would have found instead.
+
+Timings nest: rounds within processes. Two rounds of one process share its memory layout, its compiled code and its
+neighbours, so many rounds of few processes say little about the next process. Intervals therefore rest on a bootstrap
+of both levels, processes and then rounds, and are widened by Student's t with as many degrees of freedom as there are
+processes less one.
+
+T. Kalibera, R. Jones (2013), "Rigorous benchmarking in reasonable time", ISMM, on repetition at the highest level;
+A. Davison, D. Hinkley (1997), "Bootstrap methods and their application", section 3.8, on data that nest.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proctor.compile.model import Interval, Measured, Shape, Timing
+
+CONFIDENCE = 0.95
+DRAWS = 1_000
+_SEED = 20_260
+_MOST_PROCESSES = 1_000
+"""More than so many processes nobody will run to decide on one target."""
+
+Array = NDArray[np.float64]
+Cells = dict[int, dict[str, Array]]
+"""By process and shape: (rounds, 2) seconds of one unit, eager and compiled in the same round."""
+
+
+class Estimate(NamedTuple):
+    """Seconds of one mean unit of a target, in the proportions of the workload.
+
+    Attributes:
+        shapes: those that every process used here has timed.
+        covered: share of the workload's rows that look like these, 0 to 1.
+        processes: how many were used.
+        rounds: the most that any of them has at one shape.
+        value: (2,) eager and compiled: the mean over the processes of medians over their rounds.
+        draws: (draws, 2) the same of resampled processes and rounds.
+    """
+
+    shapes: tuple[str, ...]
+    covered: float
+    processes: int
+    rounds: int
+    value: Array
+    draws: Array
+
+    @property
+    def saved(self) -> Interval:
+        """Seconds that one unit saves."""
+        return self.interval(lambda seconds: seconds[..., 0] - seconds[..., 1])
+
+    @property
+    def once(self) -> bool:
+        """Whether the noise between processes is unknown, so that nothing can be concluded."""
+        return self.processes < 2
+
+    def interval(self, what: Callable[[Array], Array]) -> Interval:
+        """A figure made of (…, 2) seconds, with its interval."""
+        return interval(float(what(self.value)), what(self.draws), self.processes)
+
+    def more_rounds(self) -> int | None:
+        """Rounds in further processes, as long as these, after which the saving seen would differ from nothing."""
+        saved = self.saved
+        if saved.low is None or saved.value == 0:
+            return None
+        error = (saved.value - saved.low) / student(self.processes - 1)
+        for processes in range(self.processes + 1, _MOST_PROCESSES + 1):
+            if abs(saved.value) > student(processes - 1) * error * math.sqrt(self.processes / processes):
+                return (processes - self.processes) * self.rounds
+        return None
+
+
+def student(degrees: int) -> float:
+    """Student's t that leaves 2.5 % above it."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))
+
+
+def interval(value: float, draws: Array, processes: int) -> Interval:
+    """`value` ± t · s · sqrt(P / (P - 1)), with s the deviation of the draws and P the processes.
+
+    The root makes up for resampled processes that vary by (P - 1) / P of what processes do. None of the bounds is given
+    for one process: what the next one would show is not known.
+    """
+    if processes < 2:
+        return Interval(value)
+    half = student(processes - 1) * float(np.std(draws)) * math.sqrt(processes / (processes - 1))
+    return Interval(value, value - half, value + half) if math.isfinite(half) else Interval(value)
+
+
+def weights(shapes: Sequence[Shape]) -> dict[str, float]:
+    """Units of each shape in one row of the workload: the share of its rows over the rows of one unit, by name.
+
+    Without a known share every shape counts alike.
+    """
+    known = sum(shape.share for shape in shapes)
+    shares = {shape.name: shape.share / known if known > 0 else 1 / len(shapes) for shape in shapes}
+    return {shape.name: shares[shape.name] / max(1, shape.rows) for shape in shapes}
+
+
+def units_per_row(measured: Measured, names: Sequence[str]) -> float:
+    """Mean units of one row of the workload, by the shapes `names`; 0 where there are none."""
+    return sum(weights([shape for shape in measured.shapes if shape.name in names]).values())
+
+
+def paired(timings: Sequence[Timing], target: str) -> Cells:
+    """Rounds of `target` in which both arms were timed, warm-up left out.
+
+    An arm that was timed more than once in a round counts with the mean over its calls.
+    """
+    found: dict[tuple[int, str, int], dict[str, list[Timing]]] = defaultdict(lambda: defaultdict(list))
+    for one in timings:
+        if one.target == target and one.round >= 0:
+            found[one.process, one.shape, one.round][one.arm].append(one)
+    rows: dict[int, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for (process, shape, _), arms in sorted(found.items()):
+        if len(arms) == 2:
+            rows[process][shape].append((_mean(arms["eager"]), _mean(arms["compiled"])))
+    return {process: {shape: np.array(pairs) for shape, pairs in by.items()} for process, by in rows.items()}
+
+
+def estimate(measured: Measured, target: str, shapes: Sequence[str] | None = None) -> Estimate | None:
+    """The time of `target`; None where it was not timed, or at no shape of the workload.
+
+    Args:
+        measured: what was measured.
+        target: a target, the encoder or the answers.
+        shapes: only these. Default: as many as there are.
+    """
+    unit = {s.name: s for s in measured.shapes if shapes is None or s.name in shapes}
+    cells = {
+        process: {shape: pairs for shape, pairs in by.items() if shape in unit}
+        for process, by in paired(measured.timings, target).items()
+    }
+    # Processes that have not timed some shape would mix what they cost with what the shapes cost: the most shapes win.
+    most = max((sum(unit[s].share for s in by), len(by), tuple(sorted(by))) for by in cells.values()) if cells else None
+    if most is None or not most[1]:
+        return None
+    names = most[2]
+    used = {process: by for process, by in cells.items() if set(names) <= set(by)}
+    per_unit = weights([unit[name] for name in names])
+    weight = np.array([per_unit[name] for name in names]) / sum(per_unit.values())
+    everything = sum(shape.share for shape in measured.shapes)
+    return Estimate(
+        shapes=names,
+        covered=sum(unit[name].share for name in names) / everything if everything > 0 else 1.0,
+        processes=len(used),
+        rounds=max(len(pairs) for by in used.values() for pairs in by.values()),
+        value=_value(used, names, weight),
+        draws=_draws(used, names, weight, target),
+    )
+
+
+def _mean(timings: Sequence[Timing]) -> float:
+    calls = sum(one.calls for one in timings)
+    return sum(one.seconds * one.calls for one in timings) / calls if calls else 0.0
+
+
+def _value(cells: Cells, names: Sequence[str], weight: Array) -> Array:
+    medians = [[np.median(by[name], axis=0) for name in names] for by in cells.values()]
+    return np.asarray(np.einsum("psa,s->a", np.array(medians), weight) / len(cells))
+
+
+def _draws(cells: Cells, names: Sequence[str], weight: Array, target: str) -> Array:
+    """(draws, 2): processes drawn again, for all targets alike, and for each of them its rounds drawn again."""
+    processes = sorted(cells)
+    picks = np.random.default_rng([_SEED, *processes]).integers(len(processes), size=(DRAWS, len(processes)))
+    rng = np.random.default_rng([_SEED, zlib.crc32(target.encode())])
+    values = np.zeros((DRAWS, len(processes), 2))
+    for position, process in enumerate(processes):
+        chosen = picks == position
+        for name, share in zip(names, weight, strict=True):
+            values[chosen] += share * _medians(cells[process][name], int(chosen.sum()), rng)
+    return np.asarray(values.mean(axis=1))
+
+
+def _medians(pairs: Array, times: int, rng: np.random.Generator) -> Array:
+    """(times, 2) medians over rounds that were drawn again; both arms of a round stay together."""
+    rounds = rng.integers(len(pairs), size=(times, len(pairs)))
+    return np.asarray(np.median(pairs[rounds], axis=1))
+
+
+def together(parts: Mapping[str, Estimate], names: Sequence[str]) -> Estimate:
+    """Targets one after the other: the sum of their times, on the processes that all of them have in common."""
+    some = [parts[name] for name in names]
+    return some[0]._replace(
+        covered=min(one.covered for one in some),
+        processes=min(one.processes for one in some),
+        rounds=min(one.rounds for one in some),
+        value=np.sum([one.value for one in some], axis=0),
+        draws=np.sum([one.draws for one in some], axis=0),
+    )

@@ -1,0 +1,131 @@
+"""What makes the figures of a bench doubtful, one line each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from proctor.compile.breakeven import CACHES
+from proctor.compile.estimate import Estimate, paired
+from proctor.compile.model import Amdahl, Compilation, Measured, Timing
+from proctor.compile.words import listed, times
+
+_COLD = 1.5
+"""A first measured round this much slower than the median of the others was not warm."""
+_COVERED = 0.995
+
+
+def flags_of(measured: Measured, estimates: dict[str, Estimate], checked: Amdahl | None) -> tuple[str, ...]:
+    """All of them, the gravest first."""
+    found = [
+        *_gates(measured),
+        *_compilations(measured),
+        *([f"end to end: {checked.reason}"] if checked and checked.flagged else []),
+        *_timings(measured, estimates),
+        *_answers(measured),
+        *_costs(measured),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def not_compiled(measured: Measured, target: str) -> list[int]:
+    """Processes in which compiling `target` made no graph at all, so that both arms ran the same code."""
+    by_process: dict[int, int] = defaultdict(int)
+    for one in measured.compilations:
+        if one.target == target:
+            by_process[one.process] += one.graphs
+    return sorted(process for process, graphs in by_process.items() if graphs == 0)
+
+
+def _gates(measured: Measured) -> Iterator[str]:
+    for one in measured.agreements:
+        if not one.passed:
+            reason = one.reason or f"error {one.error_compiled:.3g} against {one.error_eager:.3g} of eager"
+            yield f"{one.target}: other outputs at {one.shape}, from {one.level} on: {reason}"
+    for one in measured.agreements:
+        unsteady = [
+            arm for arm, steady in (("eager", one.steady_eager), ("compiled", one.steady_compiled)) if not steady
+        ]
+        if unsteady:
+            yield f"{one.target}: the same call again gave other bits ({listed(unsteady)}, at {one.shape})"
+
+
+def _compilations(measured: Measured) -> Iterator[str]:
+    seen = list(dict.fromkeys(one.target for one in measured.compilations))
+    for target in seen:
+        mine = [one for one in measured.compilations if one.target == target]
+        absent = not_compiled(measured, target)
+        if absent:
+            processes = (
+                "in no process" if len(absent) == len({c.process for c in mine}) else f"not in process {absent[0]}"
+            )
+            yield f"{target}: not compiled ({processes} was a graph made): both arms ran the same code"
+        for what, lines in (
+            ("ran eagerly after a limit was hit", _lines(mine, "fallbacks")),
+            ("was compiled anew", _lines(mine, "recompiles")),
+            ("has graph breaks", _lines(mine, "breaks")),
+        ):
+            if lines:
+                more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
+                yield f"{target}: {what}: {lines[0]}{more}"
+
+
+def _lines(compilations: list[Compilation], what: str) -> list[str]:
+    return list(dict.fromkeys(line for one in compilations for line in getattr(one, what)))
+
+
+def _timings(measured: Measured, estimates: dict[str, Estimate]) -> Iterator[str]:
+    timed = list(dict.fromkeys(one.target for one in measured.timings))
+    warmed = {one.target for one in measured.timings if one.round < 0}
+    bare = [target for target in timed if target not in warmed]
+    if bare:
+        yield f"no warm-up is recorded for {listed(bare)}: first calls may be among the measured ones"
+    for target in timed:
+        cold = _first_rounds(measured.timings, target)
+        if cold > _COLD:
+            yield f"{target}: the first measured round takes {times(cold)} the others: the warm-up was too short"
+        lost = _unpaired(measured.timings, target)
+        if lost:
+            yield f"{target}: {lost} rounds have one arm only, and are left out"
+    for target, one in estimates.items():
+        if one.covered < _COVERED:
+            yield f"{target}: timed at shapes of {100 * one.covered:.0f} % of the rows only"
+    clocks = {one.clock for one in measured.timings}
+    if len(clocks) > 1:
+        yield f"timed by different clocks: {listed(sorted(clocks))}"
+
+
+def _first_rounds(timings: tuple[Timing, ...], target: str) -> float:
+    """How much slower than the rest the first round is: the median over processes and shapes, from three rounds on."""
+    ratios = []
+    for by_shape in paired(timings, target).values():
+        for pairs in by_shape.values():
+            rest = np.median(pairs[1:], axis=0) if len(pairs) >= 3 else np.zeros(2)
+            ratios += [(pairs[0] / rest).max()] if rest.min() > 0 else []
+    return float(np.median(ratios)) if ratios else 0.0
+
+
+def _unpaired(timings: tuple[Timing, ...], target: str) -> int:
+    mine = [one for one in timings if one.target == target and one.round >= 0]
+    by_arm = [{(one.process, one.shape, one.round) for one in mine if one.arm == arm} for arm in ("eager", "compiled")]
+    return len(by_arm[0] ^ by_arm[1])
+
+
+def _answers(measured: Measured) -> Iterator[str]:
+    for one in measured.answers:
+        if one.changed:
+            yield f"{one.target}: {len(one.changed)} of {one.probes} answers to probes differ when it is compiled"
+        if not (one.steady_eager and one.steady_compiled):
+            yield f"{one.target}: an arm does not repeat its own answers, so they tell nothing of the other"
+
+
+def _costs(measured: Measured) -> Iterator[str]:
+    if measured.timings and not measured.compilations:
+        yield "what compiling takes was not measured: no break-even"
+    for cache in CACHES:
+        mine = [one.target for one in measured.compilations if one.cache == cache]
+        once = [target for target in dict.fromkeys(mine) if mine.count(target) == 1]
+        if once:
+            yield f"compiling with a {cache} cache was measured once ({listed(once)}): no interval has its noise in it"
