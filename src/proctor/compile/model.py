@@ -105,23 +105,26 @@ class Agreement(msgspec.Struct, frozen=True):
     """Outputs of a target at one shape: eager and compiled, each against the same in float64.
 
     Attributes:
-        target, shape: where.
+        target: name of the target.
+        shape: name of the shape; behind it, after a comma, what was changed of the captured call, such as
+            ``1 image of 64x64, 4 rows fewer`` or ``…, without deepstack``.
         level: which backend.
-        error_eager, error_compiled: root mean square of the difference from float64 over that of the reference.
+        error_eager, error_compiled: root mean square of the difference from float64 over that of the reference, for
+            the output that comes out worst; None where there is no reference, or no output to compare.
         bitwise: share of elements that are equal in both arms, bit by bit.
-        largest: largest absolute difference between the arms.
+        largest: largest absolute difference between the arms; None where the outputs cannot be subtracted.
         steady_eager, steady_compiled: whether the same call again gave the same bits.
-        passed: by the rule in `proctor.compile.gate`.
-        reason: why not.
+        passed: by the rule in `proctor.compile.rule`.
+        reason: why not; where it passed, what could not be checked.
     """
 
     target: str
     shape: str
     level: Level
-    error_eager: float
-    error_compiled: float
+    error_eager: float | None
+    error_compiled: float | None
     bitwise: float
-    largest: float
+    largest: float | None
     steady_eager: bool
     steady_compiled: bool
     passed: bool
@@ -134,8 +137,13 @@ class ProbeAnswers(msgspec.Struct, frozen=True):
     Attributes:
         target: which target was compiled.
         probes: how many were asked.
-        changed: those whose text differs between the arms, each with both texts.
+        changed: those whose text differs between the arms: the probe's name and both texts, eager first. A failure
+            stands as its message in square brackets.
         steady_eager, steady_compiled: whether each arm repeated its own answers.
+        margins: for each of `changed`, log-probability between the two most likely tokens where they part, in the eager
+            arm (nats); None where unknown. Near 0 is a near-tie, which rounding alone may turn.
+        passed: by the rule in `proctor.compile.answers`.
+        reason: why not.
     """
 
     target: str
@@ -143,6 +151,9 @@ class ProbeAnswers(msgspec.Struct, frozen=True):
     changed: tuple[tuple[str, str, str], ...]
     steady_eager: bool
     steady_compiled: bool
+    margins: tuple[float | None, ...] = ()
+    passed: bool = True
+    reason: str = ""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
