@@ -82,6 +82,7 @@ def test_one_bit_of_a_logprob_is_a_difference() -> None:
     [
         ({"failure": "infer.rejected"}, "image: infer.rejected, not answered"),
         ({"token_ids": ()}, "image: 0 tokens, not"),
+        ({"prompt_tokens": 3}, "image: the prompt has 3 tokens, not"),
         ({"text": "x" * 90}, "image: the text is 'xxx"),
         ({"logprobs": None}, "image: log-probabilities are told on one side only"),
         ({"logprobs": ()}, "image: 0 log-probabilities, not"),

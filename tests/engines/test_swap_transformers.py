@@ -64,6 +64,34 @@ def test_published_weights_are_taken_without_a_copy(checkpoints: list[Path]):
     assert told(engine) == cold(config(checkpoints[1], dtype="auto"))[0]
 
 
+def test_swaps_leave_nothing_behind(checkpoints: list[Path]):
+    """Neither open files nor memory of earlier weights: only what is in use stays mapped."""
+    gc.collect()  # engines of other tests
+    engine = loaded(config(checkpoints[0], dtype="auto"))
+    counts = []
+    for number in range(8):
+        directory = checkpoints[number % 4]
+        with published(directory) as weights:
+            engine.swap(config(directory, dtype="auto"), weights.path)
+        mapped = Path("/proc/self/maps").read_text().count("proctor-weights")
+        counts.append((mapped, len(list(Path("/proc/self/fd").iterdir()))))
+    assert counts[1:] == counts[1:2] * 7
+    assert counts[-1][0] == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_weights_are_copied_into_those_that_are_there(checkpoints: list[Path]):
+    wanted = {"device": "cuda"}
+    engine = loaded(config(checkpoints[0], **wanted))
+    model, place = engine._loaded._model, engine._loaded._model.lm_head.weight.data_ptr()
+    for number, shared in ((1, True), (2, False), (0, True)):
+        with published(checkpoints[number]) as weights:
+            engine.swap(config(checkpoints[number], **wanted), weights.path if shared else "")
+        assert engine._loaded._model is model
+        assert model.lm_head.weight.data_ptr() == place
+        assert told(engine) == cold(config(checkpoints[number], **wanted))[0]
+
+
 def test_tied_weights_are_tied_again(engine: TransformersEngine, checkpoints: list[Path]):
     with published(checkpoints[3]) as weights:
         engine.swap(config(checkpoints[3]), weights.path)

@@ -73,6 +73,7 @@ def test_swaps_along_all_checkpoints_equal_cold_engines(
     steps += [swap(checkpoints[number], **one) for number in order[1:]]  # vLLM reads the files itself
     for number, outcome in zip((0, *order, *order[1:]), run_steps(vllm_python, tmp_path, steps), strict=True):
         assert_same(cold[number], outcome)
+        assert outcome.mapped == 0
 
 
 def test_a_packed_copy_of_the_old_head_is_seen(

@@ -43,12 +43,16 @@ class Step(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct):
-    """What came of a step: the exception (type, message) if there was one, and the answers."""
+    """What came of a step: the exception (type, message) if there was one, and the answers.
+
+    `mapped` counts mappings of published weights that the process still has.
+    """
 
     error: tuple[str, str] | None = None
     fingerprint: Fingerprint | None = None
     responses: list[Response] = []
     unanswerable: str = ""
+    mapped: int = 0
 
 
 @contextlib.contextmanager
@@ -101,6 +105,7 @@ def outcomes(steps: Sequence[Step]) -> Iterator[Outcome]:
                 )
             except Exception as error:
                 outcome.unanswerable = str(error)
+        outcome.mapped = Path("/proc/self/maps").read_text().count("proctor-weights")
         yield outcome
     if engine is not None:
         engine.close()

@@ -42,6 +42,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
         token_ids: as the engine told them.
         logprobs: natural log-probabilities of `token_ids`, the bits of each as float32 in a number; None if the engine
             tells none. An engine in float64 is rounded to float32 here.
+        prompt_tokens: length of the prompt, if the engine tells it: tokenizer, template and image processor show in it.
         failure: kind of the failure: a probe that an engine refuses, because the model takes no images or so short a
             prompt only, has to be refused after the swap, too.
     """
@@ -50,6 +51,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
     text: str | None = None
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[int, ...] | None = None
+    prompt_tokens: int | None = None
     failure: str = ""
 
 
@@ -157,6 +159,7 @@ def _answer(name: str, response: Response) -> ProbeAnswer:
         text=response.text,
         token_ids=response.token_ids,
         logprobs=None if told is None else tuple(map(_bits, told)),
+        prompt_tokens=response.prompt_tokens,
     )
 
 
@@ -173,6 +176,8 @@ def _number(bits: int) -> float:
 def _difference(expected: ProbeAnswer, answer: ProbeAnswer) -> str:
     if expected.failure != answer.failure:
         return f"{answer.failure or 'answered'}, not {expected.failure or 'answered'}"
+    if expected.prompt_tokens != answer.prompt_tokens:
+        return f"the prompt has {answer.prompt_tokens} tokens, not {expected.prompt_tokens}"
     for place, (one, other) in enumerate(zip(expected.token_ids, answer.token_ids, strict=False)):
         if one != other:
             return f"token {place} is {other}, not {one}"

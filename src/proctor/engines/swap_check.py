@@ -178,7 +178,8 @@ def _weight_files(directory: Path) -> list[Path]:
     if index.is_file():
         named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
         return [directory / name for name in sorted(set(named))]
-    found = sorted(directory.glob("*.safetensors"))
+    whole = directory / "model.safetensors"
+    found = [whole] if whole.is_file() else sorted(directory.glob("*.safetensors"))
     if not found:
         raise SwapRefused(f"{directory} has no *.safetensors files")
     return found
