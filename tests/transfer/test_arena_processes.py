@@ -179,3 +179,22 @@ def test_no_room_is_no_sigbus() -> None:
     """All of it is reserved: `st_blocks` counts it before a byte is written."""
     with Arena.create(64 * PAGE) as arena:
         assert Path(arena.path.partition("#")[0]).stat().st_blocks * 512 >= 64 * PAGE
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_another_user_gets_nothing() -> None:
+    code = """
+        import os
+        from proctor.rows import UserError
+        from proctor.transfer.arena import Arena
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            Arena.attach(input())
+        except UserError as error:
+            print(error.what, flush=True)
+    """
+    with filled() as arena, child(code) as stranger:
+        arena.seal()
+        stranger.tell(arena.path)
+        assert stranger.hears() == "shared memory of another user"

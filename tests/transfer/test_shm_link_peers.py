@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -88,6 +89,38 @@ def test_strangers_are_hung_up_on() -> None:
     with pytest.raises(TransferError) as caught:
         call(callers.tickets[0], soon())
     assert caught.value.reason is Reason.DEAD
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_another_user_is_hung_up_on_even_with_the_ticket() -> None:
+    code = """
+        import os, socket, time
+        import msgspec
+        from proctor.rows import UserError
+        from proctor.transfer.links.callers import call
+        os.setgid(65534)
+        os.setuid(65534)
+        ticket = bytes.fromhex(input())
+        try:
+            call(ticket, time.monotonic() + 20)
+        except UserError as error:
+            print(error.what, flush=True)
+        told = msgspec.msgpack.decode(ticket)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.connect(b"\\0" + told["address"].encode())
+            sock.send(told["secret"])
+            print("sent", flush=True)
+            input()
+    """
+    callers = Callers(["r0"])
+    with child(code) as stranger:
+        stranger.tell(callers.tickets[0].hex())
+        assert stranger.hears() == "the publisher belongs to another user"
+        assert stranger.hears() == "sent"
+        with pytest.raises(TransferError) as caught:
+            callers.all(soon(0.5))
+    assert (caught.value.reason, caught.value.rank) == (Reason.LATE, "r0")
+    callers.close()
 
 
 def test_closing_ends_a_thread_that_waits_for_somebody() -> None:
