@@ -5,10 +5,11 @@ Whatever happens: what a receiver may use is what was sent; every request ends o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -27,6 +28,13 @@ from tests.transfer.kv.samples import LAYOUT, Clock, block, same
 SLOTS, SLOT_BYTES, LEASE = 4, 1024, 30.0
 REQUESTS = st.sampled_from([f"r{number}" for number in range(12)])
 RECEIVERS = st.sampled_from([b"one", b"two"])
+BITS = st.integers(0, 1 << 20)
+WHAT = (
+    "lost", "twice", "twice, late", "last", "damaged", "piece damaged", "short", "receiver dies", "time",
+    "time, told in vain", "slots used again",
+    "sender cancels", "receiver cancels", "asked again",
+)  # fmt: skip
+ACCIDENTS = st.dictionaries(st.integers(0, 5), st.sampled_from(WHAT), max_size=3)
 TO_SENDER: Any = msgspec.msgpack.Decoder(wire.ToSender)
 TO_RECEIVER: Any = msgspec.msgpack.Decoder(wire.ToReceiver)
 
@@ -124,15 +132,51 @@ class Network(RuleBasedStateMachine):
     def arrive_in_order(self) -> None:
         self.deliver(*self.air.pop(0))
 
-    @rule(name=RECEIVERS, request=REQUESTS, positions=st.sampled_from([1, 3]))
-    def quiet(self, name: bytes, request: str, positions: int) -> None:
-        """A request in good weather, with all that still is in the air."""
+    @rule(name=RECEIVERS, positions=st.sampled_from([1, 3]), accidents=ACCIDENTS, bit=BITS)
+    def accident(self, name: bytes, positions: int, accidents: dict[int, str], bit: int) -> None:
+        """A new request on its way, in order, but for what happens at some of its messages."""
+        request = f"n{len(self.asked)}"
         self.put(request, positions)
         self.ask(name, request)
+        passed = 0
         for _ in range(4):
             self.turn()
-            while self.air:
-                self.deliver(*self.air.pop(0))
+            while self.air and passed < 30:
+                self.happen(accidents.get(passed, ""), name, request, bit)
+                passed += 1
+                if self.air:
+                    self.deliver(*self.air.pop(0))
+
+    def happen(self, accident: str, name: bytes, request: str, bit: int) -> None:
+        what: dict[str, Callable[[], object]] = {
+            "": lambda: None,
+            "lost": lambda: self.air.pop(0),
+            "twice": lambda: self.air.insert(0, self.air[0]),
+            "twice, late": lambda: self.air.append(self.air[0]),
+            "last": lambda: self.air.append(self.air.pop(0)),
+            "damaged": lambda: self.damage(0, bit, short=False),
+            "piece damaged": lambda: self.damage(0, bit, short=False, last=True),
+            "receiver dies": lambda: self.receiver_dies(name) if len(self.inboxes) == 2 else None,
+            "short": lambda: self.damage(0, bit, short=True),
+            "time": lambda: self.clock.turn(LEASE + 1),
+            "time, told in vain": self.expire_in_vain,
+            "slots used again": self.use_slots_again,
+            "sender cancels": lambda: self.desk.cancel_here(request),
+            "receiver cancels": lambda: self.receiver_cancels(name, request),
+            "asked again": lambda: (self.receiver_cancels(name, request), self.ask(name, request)),
+        }
+        what[accident]()
+
+    def expire_in_vain(self) -> None:
+        self.clock.turn(LEASE + 1)
+        before = len(self.air)
+        self.desk.expire()
+        del self.air[before:]
+
+    def use_slots_again(self) -> None:
+        self.expire_in_vain()
+        self.put("other", 9)
+        self.desk.admit()
 
     @precondition(lambda self: self.air)
     @rule(data=st.data())
@@ -145,12 +189,14 @@ class Network(RuleBasedStateMachine):
         self.air.append(self.air[self.pick(data)])
 
     @precondition(lambda self: self.air)
-    @rule(data=st.data(), bit=st.integers(0, 1 << 20), short=st.booleans())
+    @rule(data=st.data(), bit=BITS, short=st.booleans())
     def be_damaged(self, data: st.DataObject, bit: int, short: bool) -> None:
-        index = self.pick(data)
+        self.damage(self.pick(data), bit, short=short)
+
+    def damage(self, index: int, bit: int, *, short: bool, last: bool = False) -> None:
         side, name, frames = self.air[index]
         frames = [bytearray(frame) for frame in frames]
-        which = bit % len(frames)
+        which = len(frames) - 1 if last else bit % len(frames)
         if short:
             frames[which] = frames[which][:-1]
         else:
@@ -240,5 +286,22 @@ class Network(RuleBasedStateMachine):
         self.memory.close()
 
 
-Network.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+Network.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None, derandomize=True)
 TestEveryOrder = Network.TestCase
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    RECEIVERS,
+    st.sampled_from([1, 3]),
+    st.dictionaries(st.integers(0, 4), st.sampled_from(WHAT), min_size=1, max_size=2),
+    BITS,
+)
+def test_two_requests_with_accidents(name: bytes, positions: int, accidents: dict[int, str], bit: int):
+    network = Network()
+    network.accident(name, positions, accidents, bit)
+    network.accident(name, positions, accidents, bit * 7)
+    network.slots_are_free_or_leased()
+    network.what_may_be_used_is_what_was_sent()
+    network.nobody_else_has_it()
+    network.teardown()

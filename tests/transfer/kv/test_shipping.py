@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from proctor.transfer.devices.virtual import Order, VirtualDevice
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.kv.block import Block
 from proctor.transfer.kv.limits import Limits
+from proctor.transfer.kv.memory import Attached
 from proctor.transfer.kv.receiver import Receiver
 from proctor.transfer.kv.sender import Sender
 from proctor.transfer.tensors import as_bytes
@@ -223,6 +225,21 @@ def test_a_bit_that_turns_in_a_slot_is_seen(sender: Sender, connect: Connect):
     assert corrupt.value.reason is Reason.CORRUPT
     assert reason_of(ended) is Reason.CORRUPT
     assert idle(sender)
+
+
+def test_slots_that_were_given_back_are_marked(sender: Sender, receiver: Receiver):
+    attached = Attached(sender._memory.region)
+    sender.put(block("a", positions=20))
+    until(lambda: sender.metrics().leases == 1)
+    lease = sender._ledger.find("a")
+    assert lease is not None
+    target = np.zeros(10, np.uint8)
+    attached.read(lease.slots[0], lease.generations[0], target)
+    receiver.receive("a", soon())
+    for slot, generation in zip(lease.slots, lease.generations, strict=True):
+        with pytest.raises(TransferError, match="generation none"):
+            attached.read(slot, generation, target)
+    attached.close()
 
 
 # Cancellation, at every stage.

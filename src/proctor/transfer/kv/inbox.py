@@ -13,11 +13,13 @@ from proctor.transfer.kv import wire
 from proctor.transfer.kv.block import rebuilt
 from proctor.transfer.kv.layout import Layout
 from proctor.transfer.kv.memory import Attached
+from proctor.transfer.kv.rooms import Rooms
 from proctor.transfer.manifest import Manifest
 
 
 class Received(NamedTuple):
-    """A block that is the receiver's own: private memory, every byte proven.
+    """A block that is the receiver's own: private memory, every byte proven. Its memory is used for another block when
+    no tensor in it is left.
 
     Attributes:
         request: its id.
@@ -62,6 +64,7 @@ class Inbox:
         self._layout, self._say = layout, say
         self._open: dict[str, Open] = {}
         self._memory: Attached | None = None
+        self._rooms = Rooms()
         self.rank = ""
 
     @property
@@ -136,7 +139,7 @@ class Inbox:
         lengths = [piece.nbytes for piece in offer.pieces]
         if min(lengths, default=0) < 0 or sum(lengths) != manifest.nbytes:
             raise TransferError(Reason.CORRUPT, "the pieces of the block are not as long as its manifest says")
-        arena = torch.empty(manifest.nbytes, dtype=torch.uint8)
+        arena = self._rooms.take(manifest.nbytes)
         self._fill(arena, offer, beside)
         tensors = rebuilt(manifest, arena, [(piece.nbytes, piece.xxh3) for piece in offer.pieces])
         return Received(offer.request, offer.tokens, offer.position, tensors)
