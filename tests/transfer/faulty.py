@@ -37,6 +37,7 @@ class Proxy:
 
     def __init__(self, path: Path, target: str) -> None:
         self.address, self._target = f"unix:{path}", target.removeprefix("unix:")
+        self._connections = 0
         self.plant(Fault())
         self._closed = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX)
@@ -69,13 +70,16 @@ class Proxy:
                 near.close()
                 far.close()
                 continue
+            self._connections += 1
+            self._counts = {"receiver": 0, "publisher": 0}
             # One thread for each connection: closing in two would let a number be used again while the other polls.
             thread = threading.Thread(target=self._both, args=(near, far), daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def _both(self, near: socket.socket, far: socket.socket) -> None:
-        lanes = {near: _Lane(near, far, "receiver"), far: _Lane(far, near, "publisher")}
+        number = self._connections
+        lanes = {near: _Lane(near, far, "receiver", number), far: _Lane(far, near, "publisher", number)}
         with near, far, contextlib.suppress(OSError, EOFError):
             while not self._closed.is_set():
                 readable, _, _ = select.select([near, far], [], [], 0.02)
@@ -85,8 +89,10 @@ class Proxy:
     def _pass(self, lane: _Lane) -> None:
         frame = lane.frame()
         fault = self.fault
-        hit = not self.happened and (fault.towards, fault.frame) == (lane.towards, self._counts[lane.towards])
-        self._counts[lane.towards] += 1
+        # What an epoch that failed left on its connection counts no more.
+        mine = lane.number == self._connections
+        hit = mine and not self.happened and (fault.towards, fault.frame) == (lane.towards, self._counts[lane.towards])
+        self._counts[lane.towards] += mine
         if hit and fault.action != "none":
             self.happened = True
             self._break(lane, frame, fault)
@@ -118,8 +124,8 @@ class Proxy:
 class _Lane:
     """One direction of a connection."""
 
-    def __init__(self, source: socket.socket, target: socket.socket, towards: str) -> None:
-        self._source, self._target, self.towards = source, target, towards
+    def __init__(self, source: socket.socket, target: socket.socket, towards: str, number: int) -> None:
+        self._source, self._target, self.towards, self.number = source, target, towards, number
         self.held = b""
 
     def frame(self) -> bytes:

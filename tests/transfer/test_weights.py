@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from proctor.rows import UserError
 from proctor.transfer.errors import Reason, TransferError
+from proctor.transfer.peers import Peers
 from proctor.transfer.tensors import DTYPES, plan
 from proctor.transfer.weights import Publisher, Receiver, State
 from tests.transfer.weights_support import Side, descriptors, home, receivers, same, transfer
@@ -55,6 +58,43 @@ def test_small_buckets_are_as_right_as_large_ones(transport: str, bucket_bytes: 
     tensors = {str(index): torch.randn(index * 37 % 91, 7) for index in range(40)} | {"s": torch.tensor(2.5)}
     for received in transfer(tensors, transport=transport, bucket_bytes=bucket_bytes, count=2):
         same(received.tensors, tensors)
+
+
+@pytest.mark.parametrize("beside", [torch.bfloat16, torch.float8_e4m3fn])
+def test_types_are_not_promoted(beside: torch.dtype) -> None:
+    """SGLang's flattened bucket: 1000003 came back as 999424 beside bfloat16, and fp8 beside it raised."""
+    tensors = {"id": torch.tensor([1000003]), "other": torch.ones(3).to(beside), "half": torch.ones(3).bfloat16()}
+    [received] = transfer(tensors)
+    assert received.tensors["id"].tolist() == [1000003]
+    same(received.tensors, tensors)
+
+
+def test_no_bucket_is_longer_than_was_agreed() -> None:
+    """The well-known code flushes a bucket only after it has become too long; a larger tensor only warns."""
+    with receivers() as [receiver], Publisher([receiver.address], bucket_bytes=512) as publisher:
+        lengths = []
+        with pytest.MonkeyPatch.context() as patch:
+            real = Peers.send_bytes
+            patch.setattr(
+                Peers, "send_bytes", lambda self, data, what: lengths.append(len(data)) or real(self, data, what)
+            )
+            side = Side(receiver)
+            publisher.publish({"small": torch.ones(3), "large": torch.ones(1000)})
+            side.received()
+    assert max(lengths) == 512
+    assert sum(lengths) == 256 + 4096
+
+
+def test_weights_on_top_of_themselves_change_nothing() -> None:
+    """vllm #42481, #44371: a reload of the same checkpoint broke aliases and buffers that are not in a file."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 4))
+    model[2].weight = model[0].weight
+    model[1].register_buffer("scale", torch.rand(4), persistent=False)
+    question = torch.randn(3, 4)
+    before = model.eval()(question)
+    transfer(copy.deepcopy(model).state_dict(), into=model.state_dict())
+    assert torch.equal(model(question), before)
+    assert model[2].weight is model[0].weight
 
 
 def test_ties_stay_ties() -> None:

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from proctor.transfer.errors import TransferError
 from proctor.transfer.weights import Publisher, Received, Receiver
 from tests.transfer.faulty import Action, Fault, Proxy
-from tests.transfer.weights_support import Side, descriptors, home, same
+from tests.transfer.weights_support import Side, close, descriptors, home, same
 
 DEADLINE = 0.3
 """Seconds, of epochs in which somebody has to be late; of all others it is `LONG`, however busy the machine."""
@@ -97,7 +97,7 @@ class Bench:
         self.publisher.close()
         self.proxy.close()
         for receiver in self.receivers:
-            receiver.close()
+            close(receiver)
 
 
 @contextlib.contextmanager
@@ -119,14 +119,31 @@ HARMFUL: list[Action] = ["drop", "truncate", "flip", "die"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("action", HARMFUL)
+@pytest.mark.parametrize(("action", "in_place"), [("drop", False), ("truncate", False), ("flip", True), ("die", True)])
 def test_each_message_may_break(action: Action, in_place: bool) -> None:
     with bench(in_place=in_place) as made:
         for towards, frame in FRAMES:
             error = made.epoch(Fault(action, towards, frame))  # type: ignore[arg-type]
-            assert made.proxy.happened
+            assert made.proxy.happened, (towards, frame, error, made.proxy._counts)
             if (towards, action) != ("publisher", "drop") or frame not in (1, 2, 3):  # nobody waits for a Began
+                assert error is not None, (towards, frame)
+            assert made.epoch(Fault()) is None, (towards, frame)
+
+
+# The bytes go another way: there are only messages.
+MESSAGES = [("receiver", number) for number in range(6)] + [("publisher", number) for number in range(6)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("action", "transport"), [("drop", "shm"), ("die", "shm"), ("flip", "gloo"), ("die", "gloo")])
+def test_each_message_may_break_beside_other_transports(action: Action, transport: str) -> None:
+    with bench(in_place=True, transport="stream") as made:
+        made.epoch(Fault())  # what torch opens once
+    with bench(in_place=True, transport=transport) as made:
+        for towards, frame in MESSAGES:
+            error = made.epoch(Fault(action, towards, frame))  # type: ignore[arg-type]
+            assert made.proxy.happened, (towards, frame, error, made.proxy._counts)
+            if (towards, action) != ("publisher", "drop") or frame not in (1, 2, 3):
                 assert error is not None, (towards, frame)
             assert made.epoch(Fault()) is None, (towards, frame)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from proctor.transfer.tensors import as_bytes
 from proctor.transfer.weights import Publisher, Received, Receiver
 
-_numbers = itertools.count()
+_threads: dict[Receiver, ThreadPoolExecutor] = {}
 
 
 @contextmanager
@@ -27,14 +27,13 @@ def home() -> Iterator[Path]:
 
 
 class Side:
-    """A receiver that takes epochs in a thread."""
+    """A receiver that takes epochs in a thread, which is the same for all sides of this receiver."""
 
-    def __init__(self, receiver: Receiver, epochs: int = 1, wait: float = 5.0) -> None:
+    def __init__(self, receiver: Receiver, epochs: int = 1, wait: float = 30.0) -> None:
         self.receiver = receiver
         self.outcomes: list[Received | BaseException] = []
         self._wait, self._epochs = wait, epochs
-        self.thread = threading.Thread(target=self._run, name=f"side-{next(_numbers)}", daemon=True)
-        self.thread.start()
+        self._done = _thread_of(receiver).submit(self._run)
 
     def _run(self) -> None:
         for _ in range(self._epochs):
@@ -43,10 +42,9 @@ class Side:
             except BaseException as error:
                 self.outcomes.append(error)
 
-    def outcome(self, seconds: float = 20.0) -> Received | BaseException:
+    def outcome(self, seconds: float = 60.0) -> Received | BaseException:
         """The last one."""
-        self.thread.join(seconds)
-        assert not self.thread.is_alive(), "the receiver hangs"
+        self._done.result(seconds)  # raises if the receiver hangs
         return self.outcomes[-1]
 
     def received(self) -> Received:
@@ -54,6 +52,17 @@ class Side:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
+
+
+def _thread_of(receiver: Receiver) -> ThreadPoolExecutor:
+    return _threads.setdefault(receiver, ThreadPoolExecutor(1))
+
+
+def close(receiver: Receiver) -> None:
+    """The receiver and its thread."""
+    receiver.close()
+    if receiver in _threads:
+        _threads.pop(receiver).shutdown()
 
 
 @contextmanager
@@ -64,7 +73,7 @@ def receivers(count: int = 1, **options: Any) -> Iterator[list[Receiver]]:
             yield made
         finally:
             for receiver in made:
-                receiver.close()
+                close(receiver)
 
 
 def transfer(
