@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from proctor.engines.compiling.settings import Compile, EncoderSwitches
 from proctor.rows import Request, Response
 
 Reporter = Callable[[int], None]
@@ -59,6 +60,8 @@ class EngineConfig(msgspec.Struct, frozen=True):
         device: ``auto``, ``cpu``, ``cuda``.
         max_model_len: most tokens of prompt and answer together; None is the model's own limit.
         multiprocessing: ``vllm``: whether its engine core and workers run in processes of their own.
+        compile: ``transformers``: which parts of the vision encoder are compiled, and how; None: nothing is.
+        encoder: ``vllm``: its own switches for the vision encoder; None: as vLLM has them.
         options: further arguments for the engine's own constructor, checked by the engine.
         faults: faults to plant in front of the engine (see `proctor.engines.faults`).
         fault_state: directory where planted faults count how often they have happened, across restarts.
@@ -71,6 +74,8 @@ class EngineConfig(msgspec.Struct, frozen=True):
     device: str = "auto"
     max_model_len: int | None = None
     multiprocessing: bool = False
+    compile: Compile | None = None
+    encoder: EncoderSwitches | None = None
     options: dict[str, Any] = {}
     faults: tuple[Fault, ...] = ()
     fault_state: str = ""

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from proctor.engines.base import EngineConfig, Fault
-from proctor.spec import Checkpoint, EngineSpec, OpenAIEngineSpec, ScriptedEngineSpec
+from proctor.engines.compiling.settings import Compile, EncoderSwitches
+from proctor.spec import (
+    Checkpoint,
+    EngineSpec,
+    OpenAIEngineSpec,
+    ScriptedEngineSpec,
+    TransformersEngineSpec,
+    VllmEngineSpec,
+)
 from proctor.spec.engine import LocalEngineBase
 
 
@@ -35,7 +45,17 @@ def engine_config(spec: EngineSpec, checkpoint: Checkpoint, fault_state: str = "
         own = {"options": spec.model_dump(include=keys)}
     else:
         own = spec.model_dump(include={"dtype", "device", "max_model_len", "multiprocessing", "options"})
+        own |= _compiling(spec)
     return EngineConfig(**common, **own, faults=faults, fault_state=fault_state)
+
+
+def _compiling(spec: TransformersEngineSpec | VllmEngineSpec) -> dict[str, Compile | EncoderSwitches]:
+    if spec.compile is None:
+        return {}
+    block = spec.compile.model_dump()
+    if spec.kind == "transformers":
+        return {"compile": msgspec.convert(block, Compile)}
+    return {"encoder": msgspec.convert(block, EncoderSwitches)}
 
 
 def environment(spec: EngineSpec) -> tuple[str | None, dict[str, str]]:

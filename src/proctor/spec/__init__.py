@@ -6,6 +6,7 @@ from proctor.spec.audit import AuditSpec
 from proctor.spec.capacity import CapacitySpec
 from proctor.spec.checks import warnings_of
 from proctor.spec.compare import Difference, differences
+from proctor.spec.compile import CompileSpec, VllmCompileSpec
 from proctor.spec.engine import (
     Checkpoint,
     EngineSpec,
@@ -46,6 +47,7 @@ __all__ = [
     "Checkpoint",
     "ClassificationTaskSpec",
     "ColumnsSpec",
+    "CompileSpec",
     "Difference",
     "DrivingTaskSpec",
     "EffectSpec",
@@ -74,6 +76,7 @@ __all__ = [
     "StreamSpec",
     "TaskSpec",
     "TransformersEngineSpec",
+    "VllmCompileSpec",
     "VllmEngineSpec",
     "WebDatasetSourceSpec",
     "anchored",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
+from proctor.spec.compile import CompileSpec, VllmCompileSpec
 from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel, without_secrets
 from proctor.spec.numerics import NumericsSpec
 
@@ -131,6 +132,8 @@ class TransformersEngineSpec(LocalEngineBase):
 
     kind: Literal["transformers"]
     """Which engine."""
+    compile: CompileSpec | None = None
+    """Compile parts of the vision encoder. Default: nothing is compiled."""
 
 
 class VllmEngineSpec(LocalEngineBase):
@@ -138,6 +141,8 @@ class VllmEngineSpec(LocalEngineBase):
 
     kind: Literal["vllm"]
     """Which engine."""
+    compile: VllmCompileSpec | None = None
+    """What vLLM does to make its vision encoder faster. Default: as vLLM has it."""
     multiprocessing: bool = False
     """Run vLLM's engine core and its workers in processes of their own, as vLLM does by default. Without it the engine
     starts faster and is one process, except for the workers of tensor parallelism."""

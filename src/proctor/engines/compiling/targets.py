@@ -1,0 +1,157 @@
+"""Finds the parts of a model that can be compiled apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from proctor.engines.compiling.presets import ATTRIBUTES, BLOCKS, Dimensions, Part, preset_of
+from proctor.rows import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+WHERE = "engine.compile.targets"
+
+
+class Target(NamedTuple):
+    """Modules that are compiled together: they share graphs, and one limit of recompilations.
+
+    Attributes:
+        name: of a preset's part, or the pattern that chose it.
+        modules: qualified names in ``model.named_modules()``.
+        dynamic: of the inputs that are named, the dimensions that differ from call to call (argument of ``forward`` to
+            dimensions); the others are taken to be constants. Of inputs that are not named any dimension may differ.
+    """
+
+    name: str
+    modules: tuple[str, ...]
+    dynamic: Dimensions = MappingProxyType({})
+
+
+def encoder_of(model: Any) -> str:
+    """Qualified name of the vision encoder; empty if there is none, or if the model is itself one."""
+    names = {name: type(module).__name__ for name, module in model.named_modules()}
+    for name, kind in names.items():
+        if preset_of(kind) is not None:
+            return name
+    return next((name for name in names if name.rpartition(".")[2] in ATTRIBUTES), "")
+
+
+def find_targets(model: Any, wanted: Sequence[str] | None = None) -> list[Target]:
+    """The targets of a model, in the order in which they run as far as that is known.
+
+    A family that there is a preset for has the preset's parts. Any other has its repeated blocks: every list of at
+    least two modules of one class inside the vision encoder (of the whole model where no encoder is found); the one
+    with the most parameters is called ``blocks``, the others as the list is.
+
+    Args:
+        model: a ``torch.nn.Module``.
+        wanted: names of targets, or patterns (``fnmatch``) of module names, each of which is one target; None or empty:
+            every target.
+
+    Raises:
+        UserError: a name or pattern that fits nothing, with what there is; or targets that overlap; or a model without
+            anything to compile.
+    """
+    known = _preset_targets(model) or _repeated(model)
+    if not wanted:
+        if not known:
+            raise UserError("the model has no repeated blocks to compile", where=WHERE, fix="name modules by a pattern")
+        return known
+    found = [_chosen(model, known, name) for name in dict.fromkeys(wanted)]
+    _check_apart(found)
+    return found
+
+
+def _preset_targets(model: nn.Module) -> list[Target]:
+    home = encoder_of(model)
+    encoder = model.get_submodule(home)
+    preset = preset_of(type(encoder).__name__)
+    if preset is None:
+        return []
+    names = [name for name, _ in model.named_modules()]
+    found = [Target(part.name, tuple(_modules(part, names, home)), part.dynamic) for part in preset.parts]
+    return [target for target in found if target.modules]
+
+
+def _modules(part: Part, names: Iterable[str], home: str) -> Iterator[str]:
+    for name in names:
+        if part.beside:
+            if name.rpartition(".")[2] == part.modules:
+                yield name
+        elif name.startswith(home) and _fits(name.removeprefix(home).removeprefix("."), part.modules):
+            yield name
+
+
+def _fits(name: str, pattern: str) -> bool:
+    # Part by part: a star of `fnmatch` would also stand for a dot, so that the blocks were all that is in them.
+    parts, wanted = name.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _repeated(model: nn.Module) -> list[Target]:
+    from torch import nn
+
+    home = encoder_of(model)
+    lists: dict[str, tuple[tuple[str, ...], int]] = {}
+    for name, module in model.named_modules():
+        inside = not home or name == home or name.startswith(f"{home}.")
+        nested = any(name.startswith(f"{other}.") for other in lists)
+        if isinstance(module, nn.ModuleList) and inside and not nested and _alike(module):
+            size = sum(parameter.numel() for parameter in module.parameters())
+            lists[name] = (tuple(f"{name}.{number}" for number in range(len(module))), size)
+    if not lists:
+        return []
+    largest = max(lists, key=lambda name: lists[name][1])
+    return [
+        Target(BLOCKS if name == largest else name.removeprefix(f"{home}."), modules)
+        for name, (modules, _) in lists.items()
+    ]
+
+
+def _alike(modules: nn.ModuleList) -> bool:
+    return len(modules) > 1 and len({type(module) for module in modules}) == 1
+
+
+def _chosen(model: nn.Module, known: Sequence[Target], wanted: str) -> Target:
+    by_name: Mapping[str, Target] = {target.name: target for target in known}
+    if wanted in by_name:
+        return by_name[wanted]
+    fitting = [name for name, _ in model.named_modules() if name and fnmatchcase(name, wanted)]
+    outermost = tuple(
+        name for name in fitting if not any(name.startswith(f"{other}.") for other in fitting if other != name)
+    )
+    if not outermost:
+        there = ", ".join(by_name) or "none by name"
+        raise UserError(
+            f"no target and no module of the model is called {wanted!r}",
+            where=WHERE,
+            fix=f"the targets are {there}; a pattern is one of module names, such as {_example(model)}",
+        )
+    return Target(wanted, outermost)
+
+
+def _example(model: nn.Module) -> str:
+    names = [name for name, _ in model.named_modules() if name]
+    return next((f"{name.rpartition('.')[0]}.*" for name in names if name.rpartition(".")[2] == "0"), "*.mlp")
+
+
+def _check_apart(targets: Sequence[Target]) -> None:
+    owners: dict[str, str] = {}
+    for target in targets:
+        for name in target.modules:
+            if name in owners:
+                raise _overlap(owners[name], target.name, name)
+            owners[name] = target.name
+    for name, owner in owners.items():
+        for outer, other in owners.items():
+            if name.startswith(f"{outer}."):
+                raise _overlap(other, owner, name)
+
+
+def _overlap(one: str, other: str, name: str) -> UserError:
+    what = f"{name} is in two targets, {one} and {other}" if one != other else f"{name} is twice in {one}"
+    return UserError(what, where=WHERE, fix="a module is compiled once: leave one of them out")
