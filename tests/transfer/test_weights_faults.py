@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from proctor.transfer.errors import TransferError
 from proctor.transfer.weights import Publisher, Received, Receiver
 from tests.transfer.faulty import Action, Fault, Proxy
-from tests.transfer.weights_support import Side, close, descriptors, home, same
+from tests.transfer.weights_support import Side, close, descriptors, home, same, transfer
 
 DEADLINE = 0.3
 """Seconds, of epochs in which somebody has to be late; of all others it is `LONG`, however busy the machine."""
@@ -56,7 +56,7 @@ class Bench:
             "c": torch.tensor(version),
         }
 
-    def epoch(self, fault: Fault) -> BaseException | None:
+    def epoch(self, fault: Fault, wait: float = LONG) -> BaseException | None:
         """One epoch with one fault; the error of the publisher."""
         self.version += 1
         self.proxy.plant(fault)
@@ -65,7 +65,7 @@ class Bench:
         self.publisher._deadline = DEADLINE if late else LONG
         for receiver in self.receivers:
             receiver._deadline = 2 * self.publisher._deadline
-        sides = [Side(receiver, wait=3 * DEADLINE if fault.action in HARMFUL else LONG) for receiver in self.receivers]
+        sides = [Side(receiver, wait=wait if fault.action in ("none", "delay") else 1.0) for receiver in self.receivers]
         error: BaseException | None = None
         try:
             self.publisher.publish(self.tensors(self.version))
@@ -137,8 +137,7 @@ MESSAGES = [("receiver", number) for number in range(6)] + [("publisher", number
 @pytest.mark.slow
 @pytest.mark.parametrize(("action", "transport"), [("drop", "shm"), ("die", "shm"), ("flip", "gloo"), ("die", "gloo")])
 def test_each_message_may_break_beside_other_transports(action: Action, transport: str) -> None:
-    with bench(in_place=True, transport="stream") as made:
-        made.epoch(Fault())  # what torch opens once
+    transfer({"a": torch.ones(1)}, transport=transport)  # what torch opens once
     with bench(in_place=True, transport=transport) as made:
         for towards, frame in MESSAGES:
             error = made.epoch(Fault(action, towards, frame))  # type: ignore[arg-type]
@@ -154,7 +153,7 @@ def test_each_message_may_come_twice_or_late(action: Action) -> None:
     with bench(in_place=False) as made:
         for towards, frame in FRAMES:
             made.epoch(Fault(action, towards, frame))  # type: ignore[arg-type]
-            made.epoch(Fault())  # may meet what the last one left
+            made.epoch(Fault(), wait=1.0)  # may meet what the last one left
             assert made.epoch(Fault()) is None, (towards, frame)
 
 
@@ -200,7 +199,7 @@ class Faults(RuleBasedStateMachine):
 
     @rule()
     def epoch(self) -> None:
-        error = self._made().epoch(Fault())
+        error = self._made().epoch(Fault(), 1.0 if self._dirty else LONG)
         assert self._dirty or error is None
         self._dirty = error is not None
 
