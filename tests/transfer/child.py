@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import subprocess
@@ -22,13 +23,20 @@ class Child:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.pid = self._process.pid
+        self._heard = ""
 
     def hears(self) -> str:
         """The next line that it says."""
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], SECONDS)
-        assert ready, "the child says nothing"
-        return self._process.stdout.readline().rstrip("\n")
+        fd = self._process.stdout.fileno()
+        while "\n" not in self._heard:  # read by hand: a line in a buffer of Python's is not seen by select
+            ready, _, _ = select.select([fd], [], [], SECONDS)
+            assert ready, "the child says nothing"
+            said = os.read(fd, 1 << 16).decode()
+            assert said, "the child has ended"
+            self._heard += said
+        line, _, self._heard = self._heard.partition("\n")
+        return line
 
     def tell(self, line: str = "") -> None:
         assert self._process.stdin is not None

@@ -113,14 +113,13 @@ def test_another_user_is_hung_up_on_even_with_the_ticket() -> None:
             input()
     """
     callers = Callers(["r0"])
-    with child(code) as stranger:
+    with closing(callers), child(code) as stranger:
         stranger.tell(callers.tickets[0].hex())
         assert stranger.hears() == "the publisher belongs to another user"
         assert stranger.hears() == "sent"
         with pytest.raises(TransferError) as caught:
             callers.all(soon(0.5))
     assert (caught.value.reason, caught.value.rank) == (Reason.LATE, "r0")
-    callers.close()
 
 
 def test_closing_ends_a_thread_that_waits_for_somebody() -> None:
