@@ -48,7 +48,9 @@ def disaggregated(
     Args:
         config: of the transformers engine; its batches are read and answered together.
         requests: pulled as there is room.
-        limits: how much the reading side may hold for this one.
+        limits: how much the reading side may hold for this one; a batch that does not fit is read row by row. None is
+            room for two batches of prompts of 4,096 tokens, and blocks that wait as long as `deadline_seconds`: one
+            waits while the batch before it is answered.
         way: how blocks come, see `proctor.transfer.kv.receiver`.
         report: told the tokens that are decoded.
         deadline_seconds: see `DEADLINE_SECONDS`.
@@ -62,7 +64,7 @@ def disaggregated(
     """
     TransformersEngine(config).check()
     with tempfile.TemporaryDirectory(prefix="proctor-kv-") as directory:
-        start = Start(config, f"ipc://{directory}/blocks", limits or Limits())
+        start = Start(config, f"ipc://{directory}/blocks", limits, deadline_seconds)
         with _child(start, deadline_seconds) as child:
             yield from _answers(config, start, child, iter(requests), way, report)
 
@@ -112,7 +114,7 @@ def _child(start: Start, seconds: float) -> Iterator[_Child]:
             _end(process)
 
 
-def _end(process: subprocess.Popen[bytes], seconds: float = 5.0) -> None:
+def _end(process: subprocess.Popen[bytes], seconds: float = 15.0) -> None:
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

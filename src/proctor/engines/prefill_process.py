@@ -26,11 +26,17 @@ if TYPE_CHECKING:
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """First message to the process."""
+    """First message to the process.
+
+    Attributes:
+        limits: None is as much as batches of usual prompts need.
+        lease_seconds: how long a block may wait for the other side, where there are no `limits`.
+    """
 
     config: EngineConfig
     address: str
-    limits: Limits
+    limits: Limits | None
+    lease_seconds: float
 
 
 class Batch(msgspec.Struct, frozen=True, tag="batch"):
@@ -92,7 +98,8 @@ def _work(start: Start, pipe: Connection, decoder: msgspec.msgpack.Decoder[ToPro
     from proctor.transfer.kv.sender import Sender
 
     model = SplitModel(start.config)
-    with Sender(start.address, model.layout, start.limits) as sender:
+    limits = start.limits or model.limits(start.config.batch_size, start.lease_seconds)
+    with Sender(start.address, model.layout, limits) as sender:
         pipe.send_bytes(msgspec.msgpack.encode(Ready()))
         while True:
             batch = decoder.decode(pipe.recv_bytes())

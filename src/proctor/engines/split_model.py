@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from proctor.engines.base import EngineConfig, Reporter
 from proctor.engines.hf_model import HFModel
@@ -14,6 +14,10 @@ from proctor.transfer.disaggregate import decode, layout_of, prefill, weights_id
 from proctor.transfer.kv.block import Block
 from proctor.transfer.kv.inbox import Received
 from proctor.transfer.kv.layout import Layout
+from proctor.transfer.kv.limits import Limits
+from proctor.transfer.memory import free_bytes
+
+USUAL_TOKENS: Final = 4096
 
 
 class PromptsRead(NamedTuple):
@@ -49,6 +53,14 @@ class SplitModel(HFModel):
     def __init__(self, config: EngineConfig) -> None:
         super().__init__(config)
         self.layout: Layout = layout_of(self._model, weights_id(self._model))
+
+    def limits(self, rows: int, lease_seconds: float) -> Limits:
+        """Room for two batches of `rows` prompts of up to `USUAL_TOKENS`, but for no more than a quarter of the memory
+        that is free."""
+        tokens = min(self.max_len, USUAL_TOKENS) * rows * 2
+        slot_bytes = Limits().slot_bytes
+        slots = min(tokens * self.layout.position_bytes, free_bytes() // 4) // slot_bytes
+        return Limits(slots=max(slots, Limits().slots), slot_bytes=slot_bytes, lease_seconds=lease_seconds)
 
     def prefill(self, rows: Sequence[Prepared], name: str) -> PromptsRead:
         """Reads the prompts of rows that either all bring images or all bring none.

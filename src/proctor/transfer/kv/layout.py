@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from proctor.transfer.errors import Reason, TransferError
-from proctor.transfer.manifest import Manifest
+from proctor.transfer.manifest import ITEM_BYTES, Manifest
 
 KEY, VALUE = "layer.{}.key", "layer.{}.value"
 """Names of a layer's two tensors in a block's manifest."""
@@ -36,6 +36,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """SHA-256 of everything above."""
         return hashlib.sha256(msgspec.msgpack.encode(self, order="deterministic")).hexdigest()
+
+    @property
+    def position_bytes(self) -> int:
+        """Bytes of one position's keys and values in all layers."""
+        return 2 * self.layers * self.heads * self.head_size * ITEM_BYTES[self.dtype]
 
     def difference(self, other: Layout) -> str:
         """In what the two differ, in words; empty if in nothing."""

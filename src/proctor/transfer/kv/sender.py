@@ -101,6 +101,7 @@ class Sender(Closing):
         Raises:
             TransferError: ``MISMATCH``: it is not of the layout; ``LATE``: no room in time; or the sender has ended.
             UserError: it is larger than all slots together.
+            ValueError: a block under this id is in the queue.
         """
         laid_out = plan(block.tensors)
         self._layout.check(laid_out.manifest)
