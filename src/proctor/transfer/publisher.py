@@ -6,12 +6,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import NamedTuple, Self, final
+from typing import NamedTuple, final
 
 import xxhash
+from typing_extensions import override
 
 from proctor.rows import UserError
+from proctor.transfer.closing import Closing
 from proctor.transfer.control import PUBLISHER, Address, closed
 from proctor.transfer.devices.base import DEADLINE_SECONDS, Device
 from proctor.transfer.devices.cpu import CpuDevice
@@ -50,7 +51,7 @@ class Receipt(NamedTuple):
 
 
 @final
-class Publisher:
+class Publisher(Closing):
     """Sends state dicts to the same receivers, one after another.
 
     An epoch that fails closes all connections; the next one makes new ones. So nothing of an old epoch can be read as
@@ -121,6 +122,7 @@ class Publisher:
         if peers is not None:
             peers.fail(TransferError(Reason.CANCELLED, "cancelled by the publisher", rank=PUBLISHER, epoch=self._epoch))
 
+    @override
     def close(self) -> None:
         """Closes the connections."""
         if self._outlet is not None:
@@ -128,14 +130,6 @@ class Publisher:
         for peer in self._connected:
             closed(peer.sock)
         self._outlet, self._ring, self._connected = None, None, []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _published(self, tensors: Tensors, manifest: Manifest | None) -> Receipt:
         begun = time.perf_counter()

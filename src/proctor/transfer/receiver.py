@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, final
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from typing_extensions import override
 
 from proctor.rows import UserError
+from proctor.transfer.closing import Closing
 from proctor.transfer.control import PUBLISHER, Address, Channel, listen
 from proctor.transfer.destinations import Destination, Form, InPlace, OwnArena
 from proctor.transfer.devices.base import DEADLINE_SECONDS, Device
@@ -62,7 +64,7 @@ class Received(NamedTuple):
 
 
 @final
-class Receiver:
+class Receiver(Closing):
     """One receiver, for one publisher at a time. It is used by one thread.
 
     Args:
@@ -143,6 +145,7 @@ class Receiver:
         """Ends the call of `receive` that waits or works in another thread; it raises ``CANCELLED``."""
         self._wake.send(b"\0")
 
+    @override
     def close(self) -> None:
         """Stops listening. What was received stays readable."""
         self._hang_up()
@@ -150,14 +153,6 @@ class Receiver:
             sock.close()
         if self._address.family == socket.AF_UNIX:
             Path(self._address.place).unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _received(self, hello: Hello) -> Received:
         assert self._channel is not None

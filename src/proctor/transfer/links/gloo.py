@@ -26,7 +26,7 @@ from proctor.transfer.control import Channel
 from proctor.transfer.devices.base import Event, deadline_of
 from proctor.transfer.devices.cpu import HostEvent
 from proctor.transfer.errors import Reason, TransferError
-from proctor.transfer.links.base import Link
+from proctor.transfer.links.ends import PublishingEnd, ReceivingEnd
 from proctor.transfer.links.host import host_bytes
 from proctor.transfer.links.rendezvous import roll_call
 from proctor.transfer.owner import Owner
@@ -126,7 +126,7 @@ class GlooGroup:
 
 
 @final
-class GlooOutlet(Link):
+class GlooOutlet(PublishingEnd):
     """The publisher's end, for one epoch."""
 
     def __init__(self, group: GlooGroup) -> None:
@@ -139,10 +139,6 @@ class GlooOutlet(Link):
         held.until(over)
         return over
 
-    @override
-    def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
-        raise TransferError(Reason.EXCEPTION, "the publisher's end of a link receives nothing")
-
     def busy_seconds(self) -> float:
         """See `proctor.transfer.pipeline.Timed`."""
         return self._group.busy_seconds()
@@ -153,15 +149,11 @@ class GlooOutlet(Link):
 
 
 @final
-class GlooInlet(Link):
+class GlooInlet(ReceivingEnd):
     """A receiver's end. The control channel is watched while a broadcast is waited for."""
 
     def __init__(self, group: GlooGroup, channel: Channel) -> None:
         self._group, self._channel = group, channel
-
-    @override
-    def send(self, held: Held, nbytes: int) -> Event:
-        raise TransferError(Reason.EXCEPTION, "a receiver's end of a link sends nothing")
 
     @override
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:

@@ -21,7 +21,7 @@ from typing_extensions import override
 from proctor.transfer.devices.base import Event, deadline_of, seconds_left
 from proctor.transfer.devices.cpu import HostEvent
 from proctor.transfer.errors import Reason, TransferError
-from proctor.transfer.links.base import Link
+from proctor.transfer.links.ends import PublishingEnd, ReceivingEnd
 from proctor.transfer.owner import Owner
 from proctor.transfer.patience import patiently
 from proctor.transfer.slots import Held
@@ -82,7 +82,7 @@ class _Order(NamedTuple):
 
 
 @final
-class MappedSender(Link):
+class MappedSender(PublishingEnd):
     """The publisher's end.
 
     Args:
@@ -112,10 +112,6 @@ class MappedSender(Link):
         until = time.monotonic() + self._seconds
         self._orders.put(_Order(held.index, held.buffer, part.numel(), held.stream.record(), over, until))
         return over
-
-    @override
-    def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
-        raise TransferError(Reason.EXCEPTION, "the publisher's end of a link receives nothing")
 
     def hand_over(self) -> None:
         """The next thread that sends owns the link: for another epoch, when nothing is on its way."""
@@ -163,7 +159,7 @@ class MappedSender(Link):
 
 
 @final
-class MappedReceiver(Link):
+class MappedReceiver(ReceivingEnd):
     """A receiver's end.
 
     Args:
@@ -177,10 +173,6 @@ class MappedReceiver(Link):
         self._owner = Owner("the mapped link")
         self._mapped: dict[int, torch.Tensor] = {}
         self._number = 0
-
-    @override
-    def send(self, held: Held, nbytes: int) -> Event:
-        raise TransferError(Reason.EXCEPTION, "a receiver's end of a link sends nothing")
 
     @override
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:

@@ -27,8 +27,8 @@ from proctor.transfer.arena import Arena
 from proctor.transfer.devices.base import Event, deadline_of
 from proctor.transfer.devices.cpu import HostEvent
 from proctor.transfer.errors import Reason, TransferError
-from proctor.transfer.links.base import Link
 from proctor.transfer.links.callers import Callers, call
+from proctor.transfer.links.ends import PublishingEnd, ReceivingEnd
 from proctor.transfer.links.host import host_bytes
 from proctor.transfer.links.mapped import Go, Taken, hear, say
 from proctor.transfer.owner import Owner
@@ -186,7 +186,7 @@ class ShmRing:
 
 
 @final
-class ShmOutlet(Link):
+class ShmOutlet(PublishingEnd):
     """The publisher's end, for one epoch. A bucket's buffer is free when it has been copied into the ring.
 
     Args:
@@ -207,10 +207,6 @@ class ShmOutlet(Link):
         held.until(over)
         return over
 
-    @override
-    def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
-        raise TransferError(Reason.EXCEPTION, "the publisher's end of a link receives nothing")
-
     def busy_seconds(self) -> float:
         """See `ShmRing.busy_seconds`."""
         return self._ring.busy_seconds()
@@ -221,7 +217,7 @@ class ShmOutlet(Link):
 
 
 @final
-class ShmInlet(Link):
+class ShmInlet(ReceivingEnd):
     """A receiver's end, for many epochs.
 
     Args:
@@ -240,10 +236,6 @@ class ShmInlet(Link):
         self._memory: _Memory | None = None
         self._owner = Owner("the link through shared memory")
         self._number = 0
-
-    @override
-    def send(self, held: Held, nbytes: int) -> Event:
-        raise TransferError(Reason.EXCEPTION, "a receiver's end of a link sends nothing")
 
     @override
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:

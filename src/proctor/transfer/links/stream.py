@@ -8,15 +8,14 @@ from typing_extensions import override
 
 from proctor.transfer.control import Channel
 from proctor.transfer.devices.base import Event, deadline_of
-from proctor.transfer.errors import Reason, TransferError
-from proctor.transfer.links.base import Link
+from proctor.transfer.links.ends import PublishingEnd, ReceivingEnd
 from proctor.transfer.links.host import host_bytes
 from proctor.transfer.peers import Peers
 from proctor.transfer.slots import Held
 
 
 @final
-class StreamOutlet(Link):
+class StreamOutlet(PublishingEnd):
     """The publisher's end, for one epoch: the thread of the control channels sends the bytes.
 
     Args:
@@ -32,10 +31,6 @@ class StreamOutlet(Link):
         held.until(over)
         return over
 
-    @override
-    def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
-        raise TransferError(Reason.EXCEPTION, "the publisher's end of a link receives nothing")
-
     def busy_seconds(self) -> float:
         """See `proctor.transfer.pipeline.Timed`."""
         return self._peers.busy_seconds()
@@ -46,7 +41,7 @@ class StreamOutlet(Link):
 
 
 @final
-class StreamInlet(Link):
+class StreamInlet(ReceivingEnd):
     """A receiver's end.
 
     Args:
@@ -55,10 +50,6 @@ class StreamInlet(Link):
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-
-    @override
-    def send(self, held: Held, nbytes: int) -> Event:
-        raise TransferError(Reason.EXCEPTION, "a receiver's end of a link sends nothing")
 
     @override
     def receive(self, held: Held, nbytes: int, deadline: float | None = None) -> None:
