@@ -121,8 +121,7 @@ def _leaf(name: str, eager: Any, compiled: Any, reference: Any) -> Judgement:
         if getattr(eager, word) != getattr(compiled, word):
             return Judgement(f"{where}{word} {getattr(compiled, word)} instead of {getattr(eager, word)}")
     if eager.dtype.is_complex:
-        parts = (torch.view_as_real(part.resolve_conj()) if torch.is_tensor(part) else part for part in (eager, compiled, reference))
-        return _leaf(name, *parts)
+        return _leaf(name, *map(_as_real, (eager, compiled, reference)))
     same, elements = int(_equal_bits(eager, compiled).sum()), eager.numel()
     if not eager.dtype.is_floating_point:
         return Judgement(
@@ -136,6 +135,10 @@ def _leaf(name: str, eager: Any, compiled: Any, reference: Any) -> Judgement:
     return found._replace(reason=found.reason and where + found.reason, same=same, elements=elements)
 
 
+def _as_real(value: Any) -> Any:
+    return torch.view_as_real(value.resolve_conj()) if torch.is_tensor(value) and value.is_complex() else value
+
+
 def _short(value: Any) -> str:
     shown = f"a tensor {tuple(value.shape)}" if torch.is_tensor(value) else repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
@@ -143,8 +146,7 @@ def _short(value: Any) -> str:
 
 def _equal_bits(one: Any, other: Any) -> Any:
     """By element."""
-    if one.dtype.is_complex:
-        return _equal_bits(torch.view_as_real(one), torch.view_as_real(other)).all(-1)
+    one, other = _as_real(one), _as_real(other)
     if not one.dtype.is_floating_point:
         return one == other
     whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.dtype.itemsize]
