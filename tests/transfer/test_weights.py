@@ -219,6 +219,17 @@ def test_states() -> None:
         assert receiver.current == received
 
 
+@pytest.mark.parametrize("transport", HOST_TRANSPORTS)
+def test_over_tcp(transport: str) -> None:
+    tensors = {"a": torch.randn(5000), "b": torch.ones(3)}
+    receiver = Receiver("tcp:127.0.0.1:0", rank="r")
+    with receiver, Publisher([receiver.address], transport=transport, bucket_bytes=1024) as publisher:
+        for _ in range(2):
+            side = Side(receiver)
+            publisher.publish(tensors)
+            same(side.received().tensors, tensors)
+
+
 def test_addresses() -> None:
     with home() as place:
         for wrong in ("localhost:1", "tcp:127.0.0.1", "tcp:127.0.0.1:99999", "unix:", f"unix:{place}/{'x' * 200}"):
@@ -251,6 +262,7 @@ def test_the_socket_of_a_dead_process_is_replaced() -> None:
         ({"bucket_bytes": 1000}, "multiple of 256: 1024"),
         ({"transport": "pigeon"}, "there is no transport pigeon"),
         ({"buffers": 0}, "hold nothing"),
+        ({"deadline": 0}, "more than 0 seconds"),
         ({"bucket_bytes": 2 << 30}, "are more than"),
     ],
 )

@@ -145,6 +145,32 @@ def test_a_retry_is_a_new_epoch_and_not_the_rest_of_the_old_one(transport: str) 
         assert first.current.epoch == 2
 
 
+def test_an_interrupt_ends_the_epoch_and_goes_on() -> None:
+    def source() -> Iterator[tuple[str, torch.Tensor]]:
+        yield "a", TENSORS["a"]
+        raise KeyboardInterrupt
+
+    with trio() as (publisher, first, other):
+        sides = [Side(first), Side(other)]
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(source(), manifest=plan(TENSORS).manifest)
+        for side in sides:
+            assert (told(side).reason, told(side).rank) == (Reason.CANCELLED, "publisher")
+        works(publisher, first, other)
+
+
+def test_no_room_for_an_arena_is_told_before_a_byte() -> None:
+    """sglang #10597: the receiver ran out of memory in the middle, or was killed."""
+    huge = {"a": torch.zeros(1).expand(1 << 44)}
+    with receivers() as [receiver], Publisher([receiver.address]) as publisher:
+        side = Side(receiver)
+        error = failed(publisher, huge)
+        assert (error.reason, error.rank) == (Reason.EXCEPTION, "r0")
+        assert "no room for 70,368,744,177,664 bytes" in error.message
+        told(side)
+        works(publisher, receiver)
+
+
 def test_other_parameters_are_told_before_the_first_byte() -> None:
     """SkyRL #2114: a flag that only one side had was a hang inside NCCL."""
     with trio(transports=["gloo"]) as (publisher, first, other), pytest.MonkeyPatch.context() as patch:

@@ -13,6 +13,7 @@ from proctor.rows import UserError
 from proctor.transfer.devices.base import Device, Event, Stream
 from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.manifest import Bucket, Manifest
+from proctor.transfer.memory import free_bytes
 from proctor.transfer.packing import differences
 from proctor.transfer.slots import Held, Ring, Slot
 from proctor.transfer.tensors import NAMES, as_bytes, views
@@ -232,6 +233,9 @@ def _copy_all(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 
 def _plain(nbytes: int) -> torch.Tensor:
+    free = free_bytes()
+    if nbytes > free:  # the system would give it, and kill some process when it is written to
+        raise TransferError(Reason.EXCEPTION, f"no room for {nbytes:,} bytes: {free:,} are free")
     return torch.empty(nbytes, dtype=torch.uint8)
 
 

@@ -82,6 +82,8 @@ class Publisher(Closing):
             raise UserError(
                 f"a bucket of {bucket_bytes} bytes", fix=f"take a multiple of {ALIGN}: {aligned(max(bucket_bytes, 1))}"
             )
+        if deadline <= 0:
+            raise UserError(f"a deadline of {deadline} s", fix="take more than 0 seconds")
         self._addresses = [Address.parse(receiver) for receiver in receivers]
         self._parameters = Parameters(bucket_bytes, buffers, ALIGN, transport)
         self._deadline, self._device = deadline, device or CpuDevice()
