@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import GenerationConfig
@@ -12,13 +12,17 @@ from transformers.utils.logging import disable_progress_bar
 
 from proctor.engines.base import EngineConfig, Reporter
 from proctor.engines.chat import Chat
+from proctor.engines.compiling.settings import Compile
 from proctor.engines.hf_processor import load_processor, takes_images
 from proctor.engines.hf_weights import load_model, successor
-from proctor.engines.prepare import Prepared
+from proctor.engines.prepare import Prepared, prepare
 from proctor.engines.refusal import Refused, check_length, rejected
 from proctor.engines.row_decoding import Choose, Finish, Row, decoded, new_row
 from proctor.engines.sampling import cut_at_stop
-from proctor.rows import Response
+from proctor.rows import Request, Response, UserError
+
+if TYPE_CHECKING:
+    from proctor.engines.compiling.inside import CompiledParts
 
 PROCESSOR_OPTION = "mm_processor_kwargs"
 """Arguments for the processor's call (e.g. `max_pixels`), under the name that vLLM uses for the same thing."""
@@ -33,9 +37,15 @@ class HFModel:
         config: the engine's configuration; its options go to `from_pretrained`, `mm_processor_kwargs` to the processor.
         processor: one that is loaded already.
         model: one that is loaded already.
+        parts: what is compiled of that model.
+
+    Raises:
+        UserError: what the configuration wants compiled is not there or cannot be compiled.
     """
 
-    def __init__(self, config: EngineConfig, *, processor: Any = None, model: Any = None) -> None:
+    def __init__(
+        self, config: EngineConfig, *, processor: Any = None, model: Any = None, parts: CompiledParts | None = None
+    ) -> None:
         disable_progress_bar()
         directory = Path(config.model)
         options = dict(config.options)
@@ -52,6 +62,9 @@ class HFModel:
         self._end_ids = _end_ids(self._model, self.chat.tokenizer)
         self._model.generation_config = _plain_generation(self._model.generation_config, self.chat.tokenizer)
         self.max_len = _longest(self._model, config.max_model_len)
+        self._parts = parts
+        if config.compile is not None and parts is None:
+            self._compile(config.compile)
 
     def successor(self, config: EngineConfig, tensors: Mapping[str, Any] | None, *, same_processor: bool) -> HFModel:
         """The same with another checkpoint, which takes this one's place: use this one no more.
@@ -67,13 +80,34 @@ class HFModel:
         images = self.chat.takes_images
         processor = self.processor if same_processor else None
         model = successor(self._model, Path(config.model), config.dtype, self._options, tensors, images=images)
-        return HFModel(config, processor=processor, model=model)
+        parts = None if self._parts is None else self._parts.moved(self._model, model)
+        return HFModel(config, processor=processor, model=model, parts=parts)
+
+    def _compile(self, how: Compile) -> None:
+        from proctor.engines.compiling.inside import CompiledParts
+
+        if not self.chat.takes_images:
+            raise UserError(
+                "the model takes no images: it has no vision encoder", where="engine.compile", fix="leave it out"
+            )
+        parts = CompiledParts(self._model, how)
+        parts.warm_up(self._try)
+        self._parts = parts
+
+    def _try(self, requests: Sequence[Request]) -> None:
+        """Runs requests whose answers do not matter; a model that does not take them is left as it is."""
+        try:
+            self.answers([prepare(request, self.chat) for request in requests], _unheard)
+        except Refused:
+            return
 
     def answers(self, rows: Sequence[Prepared], report: Reporter) -> list[Response]:
         """Answers a batch of rows that either all bring images or all bring none; too long rows are refused unrun."""
         inputs, refusals = self._fitting_inputs(rows)
         running = [row for row in rows if row.request.id not in refusals]
         done = self._generate(running, inputs, report) if running else []
+        if self._parts is not None:
+            self._parts.tell_changes()
         return [refusal.response(request_id) for request_id, refusal in refusals.items()] + done
 
     def _fitting_inputs(self, rows: Sequence[Prepared]) -> tuple[Any, dict[int, Refused]]:
@@ -147,6 +181,10 @@ class HFModel:
         text = decoded(self.chat.tokenizer, state.token_ids)
         # A character whose bytes are not all there yet is no part of the answer (vLLM holds it back as well).
         return cut_at_stop(text, () if state.sampling.forced else state.sampling.stop).rstrip("\ufffd")
+
+
+def _unheard(tokens: int) -> None:
+    """Reports to nobody."""
 
 
 def _end_ids(model: Any, tokenizer: Any) -> list[int]:

@@ -24,7 +24,7 @@ from proctor.engines.swap_check import (
 )
 from proctor.engines.swap_reasons import transformers_reason
 from proctor.engines.torchvision_shim import declare_missing_operators
-from proctor.rows import Request, Response
+from proctor.rows import Request, Response, UserError
 
 if TYPE_CHECKING:
     from proctor.engines.hf_model import HFModel
@@ -81,7 +81,11 @@ class TransformersEngine:
         self._outline = known_outline(self._config.model)
         self._model = HFModel(self._config)
         self._batches = Batches(
-            self._run, out_of_memory=torch_faults.out_of_memory, broken=torch_faults.broken, free=torch_faults.free
+            self._run,
+            out_of_memory=torch_faults.out_of_memory,
+            # What is compiled when a row comes may turn out to be impossible: that is no fault of the row.
+            broken=lambda error: isinstance(error, UserError) or torch_faults.broken(error),
+            free=torch_faults.free,
         )
 
     def stream(self, feed: Feed, report: Reporter) -> Iterator[Response]:

@@ -6,7 +6,9 @@ import logging
 import platform
 from collections.abc import Callable, Mapping, Sequence
 
+from proctor.engines.news import FELL_BACK, News
 from proctor.rows import Event
+from proctor.supervise.counters import Counters
 
 LISTED_ROWS = 8
 _log = logging.getLogger(__name__)
@@ -46,3 +48,9 @@ class Announcer:
             self._listener(event)
         except Exception:
             _log.exception("the listener failed at event %s", kind)
+
+
+def pass_on(news: News, announce: Announcer, counters: Counters) -> None:
+    """Makes an event of what an engine tells, and counts it where there is a counter for it."""
+    announce(news.kind, news.message, action=news.action, duration=news.seconds, data=news.data)
+    counters.fallbacks += news.kind == FELL_BACK

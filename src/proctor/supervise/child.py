@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from socket import socket
 from typing import NoReturn
 
+from proctor.engines import news
 from proctor.engines.base import Engine, EngineDied, SwapRefused
 from proctor.engines.registry import make_engine
 from proctor.rows import Request, Response, UserError
@@ -60,6 +61,7 @@ def _serve(messages: Iterator[wire.ToChild], outbox: Outbox) -> None:
     if start.check_only:
         outbox.send(wire.Checked())
         return
+    news.listen(lambda told: outbox.send(wire.News(told)))
     began = time.monotonic()
     engine.load()
     outbox.send(wire.Loaded(time.monotonic() - began, _versions()))

@@ -17,6 +17,7 @@ class Counters:
         tokens: tokens that the engine reported.
         answered: rows that got an answer.
         strays: responses that nobody waited for.
+        fallbacks: things that were to run as compiled code and run eagerly since a limit was hit.
     """
 
     starts: int = 0
@@ -26,3 +27,4 @@ class Counters:
     tokens: int = 0
     answered: int = 0
     strays: int = 0
+    fallbacks: int = 0

@@ -13,7 +13,7 @@ from proctor.engines.base import EngineConfig
 from proctor.rows import ErrorKind, Failure, Response
 from proctor.supervise import wire
 from proctor.supervise.aftermath import Aftermath
-from proctor.supervise.announcer import Announcer
+from proctor.supervise.announcer import Announcer, pass_on
 from proctor.supervise.childlog import ChildLog
 from proctor.supervise.counters import Counters
 from proctor.supervise.court import Court
@@ -118,6 +118,8 @@ class Loop:
                 self._deadline.touch(now)
             elif isinstance(message, wire.Loaded):
                 self._loaded(message)
+            elif isinstance(message, wire.News):
+                pass_on(message.news, self._announce, self.counters)
             elif isinstance(message, wire.Swapped):
                 self._swapped(message)
 

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from proctor.engines import news
 from proctor.engines.base import EngineConfig
 from proctor.rows import Request, Response, UserError
 
@@ -84,6 +85,12 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
     tokens: int
 
 
+class News(msgspec.Struct, frozen=True, tag="news"):
+    """From the child: what the engine tells, see `proctor.engines.news`."""
+
+    news: news.News
+
+
 class Broken(msgspec.Struct, frozen=True, tag="broken"):
     """From the child, its last word: an exception came out of the engine.
 
@@ -126,7 +133,7 @@ class Fallen(msgspec.Struct, frozen=True, tag="fallen"):
 
 
 ToChild = Start | Work | Swap
-FromChild = Checked | Loaded | Swapped | Taken | Answer | Progress | Broken | Fallen
+FromChild = Checked | Loaded | Swapped | Taken | Answer | Progress | News | Broken | Fallen
 
 _encoder = msgspec.msgpack.Encoder()
 Message = TypeVar("Message")

@@ -19,6 +19,7 @@ _TROUBLE = (
     "crash",
     "stall",
     "fail",
+    "fell_back",
     "lost",
     "died",
     "killed",
