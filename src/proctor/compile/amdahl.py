@@ -58,7 +58,7 @@ def _predicted(encoder: Array, answers: Array) -> float:
 
 def _guarded(encoder: Estimate, answers: Estimate) -> Array:
     """The prediction of each draw; the encoder of one draw cannot save all the time of another's answers."""
-    saved = (encoder.draws[:, 0] - encoder.draws[:, 1]) / answers.draws[:, 0]
+    saved = (encoder.draws[..., 0] - encoder.draws[..., 1]) / answers.draws[..., 0]
     return np.asarray(1 / (1 - np.minimum(saved, 0.99)) - 1)
 
 

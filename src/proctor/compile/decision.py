@@ -9,7 +9,7 @@ from proctor.compile.estimate import Estimate, units_per_row
 from proctor.compile.flags import not_compiled
 from proctor.compile.model import ANSWERS, ENCODER, Finding, Interval, Measured
 from proctor.compile.subsets import break_evens
-from proctor.compile.words import counted, listed, rows, seconds, seconds_between, times_between
+from proctor.compile.words import counted, listed, rows, seconds, times_between, verb_and_seconds
 
 NEGLIGIBLE = 0.005
 """Share of the encoder's time below which a saving that may be nothing is not worth more rounds."""
@@ -86,7 +86,7 @@ def _by_outputs(measured: Measured, target: str) -> _Decided | None:
     first = failed[0]
     whose = "its outputs are" if first.target == target else f"the outputs of {first.target} are"
     at = f"{first.shape} ({first.level})"
-    why = first.reason or f"an error of {first.error_compiled:.3g}, and {first.error_eager:.3g} uncompiled"
+    why = first.reason or "they do not agree"
     more = f", and at {len(failed) - 1} more" if len(failed) > 1 else ""
     return _Decided("skip", f"{whose} not those of the uncompiled model at {at}: {why}{more}")
 
@@ -157,17 +157,9 @@ def _too_late(measured: Measured, target: str, time: Estimate) -> str:
 
 def _measured(time: Estimate) -> str:
     """The deciding figure."""
-    saved, eager = time.saved, seconds(float(time.value[0]))
-    verb = "saves" if saved.value >= 0 else "loses"
-    turned = saved if saved.value >= 0 else _negative(saved)
     factor = speedup(time)
     told = "" if factor is None else f", {times_between(factor)}"
-    return f"{verb} {seconds_between(turned)} of {eager} a unit{told}"
-
-
-def _negative(found: Interval) -> Interval:
-    low, high = found.low, found.high
-    return Interval(-found.value, None if high is None else -high, None if low is None else -low)
+    return f"{verb_and_seconds(time.saved)} of {seconds(float(time.value[0]))} a unit{told}"
 
 
 def _covers_zero(found: Interval) -> bool:

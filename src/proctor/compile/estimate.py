@@ -1,9 +1,10 @@
 """Medians of timings over rounds, shapes and processes, and what another bench would have found instead.
 
 Timings nest: rounds within processes. Two rounds of one process share its memory layout, its compiled code and its
-neighbours, so many rounds of few processes say little about the next process. Intervals therefore rest on a bootstrap
-of both levels, processes and then rounds, and are widened by Student's t with as many degrees of freedom as there are
-processes less one.
+neighbours, so many rounds of few processes say little about the next process. Both levels are bootstrapped, and the
+wider one counts: processes drawn again show all the noise there is (that of the rounds is in them), but few of them may
+be close to each other by luck, and rounds drawn again say how close they can be expected. Student's t, with as many
+degrees of freedom as there are processes less one, makes up for how few they are.
 
 T. Kalibera, R. Jones (2013), "Rigorous benchmarking in reasonable time", ISMM, on repetition at the highest level;
 A. Davison, D. Hinkley (1997), "Bootstrap methods and their application", section 3.8, on data that nest.
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from proctor.compile.model import Interval, Measured, Shape, Timing
 
 CONFIDENCE = 0.95
-DRAWS = 1_000
+DRAWS = 500
 _SEED = 20_260
 _MOST_PROCESSES = 1_000
 """More than so many processes nobody will run to decide on one target."""
@@ -42,7 +43,7 @@ class Estimate(NamedTuple):
         processes: how many were used.
         rounds: the most that any of them has at one shape.
         value: (2,) eager and compiled: the mean over the processes of medians over their rounds.
-        draws: (draws, 2) the same of resampled processes and rounds.
+        draws: (2, draws, 2) the same of resampled processes, and of the same processes with resampled rounds.
     """
 
     shapes: tuple[str, ...]
@@ -86,14 +87,15 @@ def student(degrees: int) -> float:
 
 
 def interval(value: float, draws: Array, processes: int) -> Interval:
-    """`value` ± t · s · sqrt(P / (P - 1)), with s the deviation of the draws and P the processes.
+    """`value` ± t · s, with s the larger deviation of (2, draws) figures, see `Estimate.draws`.
 
-    The root makes up for resampled processes that vary by (P - 1) / P of what processes do. None of the bounds is given
-    for one process: what the next one would show is not known.
+    That of processes is multiplied by sqrt(P / (P - 1)), because P resampled ones vary by less than processes do. No
+    bounds for one process: what the next one would show is not known.
     """
     if processes < 2:
         return Interval(value)
-    half = student(processes - 1) * float(np.std(draws)) * math.sqrt(processes / (processes - 1))
+    of_processes, of_rounds = (float(one) for one in np.std(draws, axis=1))
+    half = student(processes - 1) * max(of_processes * math.sqrt(processes / (processes - 1)), of_rounds)
     return Interval(value, value - half, value + half) if math.isfinite(half) else Interval(value)
 
 
@@ -155,7 +157,7 @@ def estimate(measured: Measured, target: str, shapes: Sequence[str] | None = Non
         covered=sum(unit[name].share for name in names) / everything if everything > 0 else 1.0,
         processes=len(used),
         rounds=max(len(pairs) for by in used.values() for pairs in by.values()),
-        value=_value(used, names, weight),
+        value=_value(used, names, weight).mean(axis=0),
         draws=_draws(used, names, weight, target),
     )
 
@@ -166,26 +168,27 @@ def _mean(timings: Sequence[Timing]) -> float:
 
 
 def _value(cells: Cells, names: Sequence[str], weight: Array) -> Array:
-    medians = [[np.median(by[name], axis=0) for name in names] for by in cells.values()]
-    return np.asarray(np.einsum("psa,s->a", np.array(medians), weight) / len(cells))
+    """(processes, 2)."""
+    medians = [[np.median(cells[process][name], axis=0) for name in names] for process in sorted(cells)]
+    return np.asarray(np.einsum("psa,s->pa", np.array(medians), weight))
 
 
 def _draws(cells: Cells, names: Sequence[str], weight: Array, target: str) -> Array:
-    """(draws, 2): processes drawn again, for all targets alike, and for each of them its rounds drawn again."""
+    """(2, draws, 2): processes drawn again, for all targets alike; and rounds drawn again, in each process."""
     processes = sorted(cells)
     picks = np.random.default_rng([_SEED, *processes]).integers(len(processes), size=(DRAWS, len(processes)))
+    of_processes = _value(cells, names, weight)[picks].mean(axis=1)
     rng = np.random.default_rng([_SEED, zlib.crc32(target.encode())])
-    values = np.zeros((DRAWS, len(processes), 2))
-    for position, process in enumerate(processes):
-        chosen = picks == position
+    of_rounds = np.zeros((DRAWS, 2))
+    for process in processes:
         for name, share in zip(names, weight, strict=True):
-            values[chosen] += share * _medians(cells[process][name], int(chosen.sum()), rng)
-    return np.asarray(values.mean(axis=1))
+            of_rounds += share / len(processes) * _medians(cells[process][name], rng)
+    return np.stack([of_processes, of_rounds])
 
 
-def _medians(pairs: Array, times: int, rng: np.random.Generator) -> Array:
-    """(times, 2) medians over rounds that were drawn again; both arms of a round stay together."""
-    rounds = rng.integers(len(pairs), size=(times, len(pairs)))
+def _medians(pairs: Array, rng: np.random.Generator) -> Array:
+    """(draws, 2) medians over rounds that were drawn again; both arms of a round stay together."""
+    rounds = rng.integers(len(pairs), size=(DRAWS, len(pairs)))
     return np.asarray(np.median(pairs[rounds], axis=1))
 
 

@@ -42,8 +42,7 @@ def not_compiled(measured: Measured, target: str) -> list[int]:
 def _gates(measured: Measured) -> Iterator[str]:
     for one in measured.agreements:
         if not one.passed:
-            reason = one.reason or f"error {one.error_compiled:.3g} against {one.error_eager:.3g} of eager"
-            yield f"{one.target}: other outputs at {one.shape}, from {one.level} on: {reason}"
+            yield f"{one.target}: other outputs at {one.shape} ({one.level}): {one.reason or 'they do not agree'}"
     for one in measured.agreements:
         unsteady = [
             arm for arm, steady in (("eager", one.steady_eager), ("compiled", one.steady_compiled)) if not steady

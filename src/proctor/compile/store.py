@@ -34,11 +34,19 @@ def write_bench(path: Path, measured: Measured, verdict: Verdict) -> None:
         UserError: it cannot be written there.
     """
     content = {"format": FORMAT, "version": VERSION, "measured": measured, "verdict": verdict}
-    encoded = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+    write_whole(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all; folders above it are made.
+
+    Raises:
+        UserError: it cannot be written there.
+    """
     partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(encoded)
+        partial.write_bytes(content)
         partial.replace(path)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", where=str(path)) from error
@@ -50,7 +58,7 @@ def read_bench(place: Path) -> Measured:
     Raises:
         UserError: there is none, it is damaged, or another version of Proctor wrote it.
     """
-    path = place / BENCH if place.is_dir() else place
+    path = _file(place)
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
@@ -68,6 +76,15 @@ def read_bench(place: Path) -> Measured:
     if trouble:
         raise UserError(f"a damaged bench: {trouble}", where=str(path), fix=_FIX)
     return measured
+
+
+def page_of(place: Path) -> Path:
+    """Where the page of the bench at `place` goes: beside it, under its name."""
+    return _file(place).with_suffix(".html")
+
+
+def _file(place: Path) -> Path:
+    return place / BENCH if place.is_dir() else place
 
 
 def _decoded(content: bytes, type_: Any, path: Path, what: str) -> Any:

@@ -6,11 +6,11 @@ import math
 
 from proctor.compile.model import Interval
 
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_UNITS = ((3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def seconds(value: float) -> str:
-    """``12.9 s``, ``22.3 ms``, ``7.6 µs``: three significant digits, with a sign where it is negative."""
+    """``26.9 h``, ``12.9 s``, ``22.3 ms``, ``7.60 µs``: three significant digits or more, and a minus sign if needed."""
     return _seconds(value, *_unit(value))
 
 
@@ -20,6 +20,14 @@ def seconds_between(found: Interval) -> str:
     if found.low is None or found.high is None:
         return _seconds(found.value, scale, unit)
     return f"{_seconds(found.value, scale, unit)} ({_digits(found.low / scale)} to {_digits(found.high / scale)})"
+
+
+def verb_and_seconds(found: Interval, verbs: tuple[str, str] = ("saves", "loses")) -> str:
+    """``saves 22.3 ms (20.1 to 24.5)``, and of what is negative ``loses`` with the signs turned."""
+    if found.value >= 0:
+        return f"{verbs[0]} {seconds_between(found)}"
+    low, high = (None if bound is None else -bound for bound in (found.high, found.low))
+    return f"{verbs[1]} {seconds_between(Interval(-found.value, low, high))}"
 
 
 def times(factor: float) -> str:
@@ -35,11 +43,16 @@ def times_between(found: Interval) -> str:
 
 
 def gain(found: Interval) -> str:
-    """``+3.4 % (2.9 to 3.9)``: a relative gain."""
-    value = f"{100 * found.value:+.2f} %"
+    """``+3.37 % (+2.90 to +3.90)``: a relative gain."""
+    value = relative(found.value)
     if found.low is None or found.high is None:
         return value
     return f"{value} ({100 * found.low:+.2f} to {100 * found.high:+.2f})"
+
+
+def relative(change: float) -> str:
+    """``+4.95 %``."""
+    return f"{100 * change:+.2f} %"
 
 
 def rows(found: Interval | None) -> str:
@@ -74,10 +87,10 @@ def _seconds(value: float, scale: float, unit: str) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, none of them after the point from 100 on."""
+    """Three significant digits, one of them after the point from 100 on, none from 1,000 on."""
     if value == 0:
         return "0"
-    decimals = min(3, max(0, 2 - math.floor(math.log10(abs(value)))))
+    decimals = min(3, max(1, 2 - math.floor(math.log10(abs(value))))) if abs(value) < 1000 else 0
     return f"{value:,.{decimals}f}"
 
 
