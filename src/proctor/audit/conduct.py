@@ -28,7 +28,8 @@ from proctor.engines.inspection import Inspection, inspect
 from proctor.engines.knobs import knobs_of
 from proctor.engines.surroundings import Site, look
 from proctor.prepare.material import Material, material_of
-from proctor.rows import Sampling, UserError
+from proctor.prepare.probes import sampling_of
+from proctor.rows import UserError
 from proctor.spec import RunSpec
 from proctor.spec.audit import AuditSpec
 
@@ -128,7 +129,7 @@ class Auditor:
         )
         self._site: Site = look(spec.engine.kind, python)
         self._can = capabilities(self._order.config, self._order.env, self._site)
-        self._probes: tuple[Probe, ...] = tuple(probes_of(self._material, _sampling(spec), self._audit.sample))
+        self._probes: tuple[Probe, ...] = tuple(probes_of(self._material, sampling_of(spec), self._audit.sample))
         engine_knobs = knobs_of(self._order.config, self._order.env, self._site)
         traffic = traffic_knobs(
             self._audit,
@@ -228,7 +229,3 @@ def _shown(lab: Lab, arm: Arm, replays: Replays | None, judged: Judgement | None
         replayed=None if replays is None else replays.comparison(arm.name),
         judged=judged,
     )
-
-
-def _sampling(spec: RunSpec) -> Sampling:
-    return Sampling(**{**spec.sampling.model_dump(), "stop": tuple(spec.sampling.stop)})

@@ -12,8 +12,8 @@ from proctor.engines.config import engine_config, environment
 from proctor.engines.sequence_check import check_sequence
 from proctor.images.rules import ImageRules
 from proctor.prepare.material import material_of
+from proctor.prepare.probes import sampling_of
 from proctor.results import RunDir
-from proctor.rows import Sampling
 from proctor.rows.records import record_schema
 from proctor.runner.infer import EngineSetup
 from proctor.sources.base import Source
@@ -75,7 +75,7 @@ class Exam:
                 python=python,
                 env=env,
             ),
-            sampling=Sampling(**{**spec.sampling.model_dump(), "stop": tuple(spec.sampling.stop)}),
+            sampling=sampling_of(spec),
             run=self.run.folder,
             swap=self._swap_setup(),
         )
