@@ -1,4 +1,4 @@
-"""Benches with a known truth: what each arm really takes, how noisy processes and rounds are, and what compiling costs."""
+"""Benches with a known truth: what each arm really takes, how noisy it is, and what compiling costs."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ _UNITS = ((3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def seconds(value: float) -> str:
-    """``26.9 h``, ``12.9 s``, ``22.3 ms``, ``7.60 µs``: three significant digits or more, and a minus sign if needed."""
+    """``26.9 h``, ``12.9 s``, ``22.3 ms``, ``7.60 µs``: three significant digits or more."""
     return _seconds(value, *_unit(value))
 
 
