@@ -48,10 +48,11 @@ def run(rounds: int) -> list[dict[str, Any]]:
 
 
 def transports(rounds: int) -> list[dict[str, Any]]:
-    """GB/s, and of a memory copy."""
+    """GB/s of each, and of a memory copy; processor seconds a GB of both sides."""
     tensors = SETS["large"]()
     manifest = plan(tensors).manifest
     seconds: dict[str, list[float]] = {}
+    cpu: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
     with Child("large", TRANSPORTS) as child, ExitStack() as stack:
         publishers = {name: stack.enter_context(child.publisher(name)) for name in TRANSPORTS}
         copy = Copy(manifest)
@@ -59,7 +60,8 @@ def transports(rounds: int) -> list[dict[str, Any]]:
             taken = {"memory copy": copy.seconds(), "publish": published(tensors, prefault=False)}
             taken["publish, memory reserved ahead"] = published(tensors, prefault=True)
             for name, publisher in publishers.items():
-                taken[name] = child.epoch(name, publisher, tensors)[0]
+                taken[name], busy = child.epoch(name, publisher, tensors)
+                cpu[name] += [busy / manifest.nbytes * GB] if number else []
             for name, value in taken.items() if number else ():
                 seconds.setdefault(name, []).append(value)
     ceiling = seconds.pop("memory copy")
@@ -71,6 +73,7 @@ def transports(rounds: int) -> list[dict[str, Any]]:
             result(f"{name}: speed", "x", ratios(ceiling, taken), "the copy", digits=2)
             for name, taken in seconds.items()
         ),
+        *(result(f"{name}: both sides", "CPU s/GB", busy, digits=2) for name, busy in cpu.items()),
     ]
 
 
