@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from proctor.engines.base import EngineConfig, EngineDied, Feed, Reporter, SwapR
 from proctor.engines.chat import Chat
 from proctor.engines.installed import check_installed
 from proctor.engines.model_directory import check_model_directory
+from proctor.engines.news import tell
 from proctor.engines.published_weights import agreed
 from proctor.engines.refusal import Refused, one_line
 from proctor.engines.swap_check import Outline, check_configuration, known_outline
@@ -19,6 +21,7 @@ from proctor.engines.swap_reasons import vllm_reason
 from proctor.engines.torchvision_shim import declare_missing_operators
 from proctor.engines.vllm_arguments import check_arguments, check_version, engine_arguments, set_environment
 from proctor.engines.vllm_cpu import quiet_and_eager
+from proctor.engines.vllm_encoder import check_encoder, effects
 from proctor.engines.vllm_rows import add_row, response_of
 from proctor.engines.vllm_swap import check_files, check_ready, replace_weights
 from proctor.rows import Request, Response, UserError
@@ -50,6 +53,7 @@ class VllmEngine:
         check_version()
         check_arguments(self._config)
         _check_device(self._config.device)
+        _check_encoder(self._config)
 
     def load(self) -> None:
         """Starts vLLM's engine."""
@@ -70,6 +74,10 @@ class VllmEngine:
             quiet_and_eager()
         self._outline = known_outline(self._config.model)
         self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
+        if self._config.encoder is not None:
+            for effect in effects(self._engine, self._config.encoder, os.environ):
+                said = {True: "in effect", False: "without effect", None: "not known to be in effect"}[effect.in_effect]
+                tell("compile.effect", f"{effect.switch} is {said}: {effect.why}", **effect._asdict())
 
     def stream(self, feed: Feed, report: Reporter) -> Iterator[Response]:
         """Answers every request of `feed`; takes new ones whenever one has left, without waiting for the others."""
@@ -167,6 +175,12 @@ def _platform() -> str:
     from vllm.platforms import current_platform
 
     return str(current_platform.device_type)
+
+
+def _check_encoder(config: EngineConfig) -> None:
+    import vllm
+
+    check_encoder(config, Path(vllm.__file__).parent, vllm.__version__, on_cpu=_platform() == "cpu")
 
 
 def _check_device(wanted: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from proctor.engines.base import EngineConfig
 from proctor.engines.options import check_options
+from proctor.engines.vllm_encoder import encoder_arguments
 from proctor.engines.vllm_worker import EXTENSION
 from proctor.rows import UserError
 
@@ -110,4 +111,4 @@ def engine_arguments(config: EngineConfig, *, on_cpu: bool, takes_images: bool) 
     own = {"model": config.model, "dtype": config.dtype, "max_num_seqs": config.batch_size}
     if config.max_model_len is not None:
         own["max_model_len"] = config.max_model_len
-    return defaults | config.options | own
+    return defaults | config.options | own | encoder_arguments(config)

@@ -60,6 +60,25 @@ class SwapExtension:
             worker.reload_weights(weights_path=model)
         return remake_tied(worker.model_runner.get_model())
 
+    def proctor_encoder(self) -> dict[str, Any]:
+        """What this worker makes of the switches for the vision encoder.
+
+        Returns:
+            ``compiled``: how many modules of the encoder run as compiled code; ``graphs``: whether it is replayed from
+            CUDA graphs, with ``budgets`` in encoder tokens.
+        """
+        worker: Any = self
+        runner = worker.model_runner
+        modules = runner.get_model().modules()
+        compiled = [module for module in modules if getattr(module, "_is_encoder", False)]
+        state = getattr(getattr(runner, "model_state", None), "encoder_runner", None)
+        manager = getattr(runner, "encoder_cudagraph_manager", None) or getattr(state, "cudagraph_manager", None)
+        return {
+            "compiled": len([module for module in compiled if not module.do_not_compile]),
+            "graphs": manager is not None,
+            "budgets": list(getattr(manager, "token_budgets", ())),
+        }
+
 
 def remake_tied(model: torch.nn.Module) -> int:
     """Has every module that shares a parameter with another one do its work after loading again.
