@@ -25,8 +25,9 @@ from proctor.engines import disaggregated as module  # noqa: E402
 from proctor.engines.disaggregated import disaggregated  # noqa: E402
 from proctor.engines.prefill_process import Batch, Read, Shipped  # noqa: E402
 from proctor.engines.split_model import SplitModel  # noqa: E402
-from proctor.transfer.disaggregate import decode, layout_of, weights_id  # noqa: E402
+from proctor.transfer.disaggregate import decode, layout_of, prefill, weights_id  # noqa: E402
 from proctor.transfer.errors import Reason, TransferError  # noqa: E402
+from proctor.transfer.kv.inbox import Received  # noqa: E402
 from proctor.transfer.kv.limits import Limits  # noqa: E402
 from proctor.transfer.kv.receiver import Receiver  # noqa: E402
 from proctor.transfer.memory import free_bytes  # noqa: E402
@@ -91,6 +92,24 @@ def test_the_logits_are_those_of_one_process(reading: str, trained_model: Path, 
             assert torch.equal(apart.sequences, one.sequences)
             assert len(apart.logits) == len(one.logits) > 10
             assert all(torch.equal(*both) for both in zip(apart.logits, one.logits, strict=True))
+
+
+@pytest.mark.parametrize("kept", ["everything", "keys and values alone"])
+def test_keys_and_values_alone_are_not_enough_for_a_picture(trained_model: Path, kept: str):
+    """As in ATOM #2154: what goes on without the positions of its picture still answers, with other logits."""
+    reading = loaded(str(trained_model), "float32")
+    model = reading._model
+    block = prefill(model, inputs(reading, "scene"), "r")
+    with torch.inference_mode():
+        given = inputs(reading, "scene")
+        one = model.generate(**given, max_new_tokens=40, return_dict_in_generate=True, output_logits=True)
+    left_out = () if kept == "everything" else ("position_ids", "state.")
+    tensors = {name: tensor for name, tensor in block.tensors.items() if not name.startswith(left_out or ("-",))}
+    model.model.rope_deltas = None  # as in a process that has read no prompt
+    apart = decode(model, Received("r", block.tokens, block.position, tensors), 40, logits=True)
+    equal = [torch.equal(*both) for both in zip(apart.logits, one.logits, strict=False)]
+    assert all(equal) is (kept == "everything")
+    assert equal[0]
 
 
 def test_another_checkpoint_is_refused_before_anything_travels(reading: str, random_model: Path):

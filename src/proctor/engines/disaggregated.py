@@ -61,6 +61,7 @@ def disaggregated(
     Raises:
         UserError: no model, or one that cannot be split.
         EngineDied: the child has ended or says nothing within the deadline.
+        Exception: whatever the model raises while it writes answers: there is no second try row by row on this side.
     """
     TransformersEngine(config).check()
     with tempfile.TemporaryDirectory(prefix="proctor-kv-") as directory:
