@@ -14,8 +14,8 @@ from proctor.compile.captured import Caught, catching
 from proctor.compile.gate import Switch
 
 WIDTH = 16
-SHAPES = {"2 images": 16, "1 image": 8, "5 images": 40}
-"""By name of a shape, rows."""
+SHAPES = {"2 images": 24, "1 image": 12, "5 images": 60}
+"""By name of a shape, rows: never as many as a row is wide, or the compiler takes both for one size."""
 
 
 class Block(nn.Module):
