@@ -10,6 +10,7 @@ import typer
 
 import proctor
 from proctor.cli import audit, demo, mds, plan, records, report, run, trace
+from proctor.cli.compile import app as compile_app
 from proctor.cli.output import escaped, stderr
 from proctor.rows import UserError
 from proctor.storage.base import StorageError
@@ -29,6 +30,7 @@ app.command("export")(records.export)
 app.command("report")(report.report)
 app.command("demo")(demo.demo)
 app.add_typer(audit.app, name="audit")
+app.add_typer(compile_app, name="compile")
 app.add_typer(mds.app, name="mds")
 app.add_typer(trace.app, name="trace")
 

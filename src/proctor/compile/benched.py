@@ -148,11 +148,10 @@ class Benched:
     def _seen_since(self) -> Piece:
         """What the compiler did in all: shapes that came up while rounds ran may have been compiled then."""
         seen = [self._with_seen(made) for made in self._compilations.values()]
-        late = [
-            f"{now.target}: compiled {now.graphs - made.graphs} more graphs while it was timed (process {now.process})"
-            for now, made in zip(seen, self._compilations.values(), strict=True)
-            if now.graphs > made.graphs
-        ]
+        late = []
+        for made, now in zip(self._compilations.values(), seen, strict=True):
+            if more := (now.graphs or 0) - (made.graphs or 0):
+                late.append(f"{now.target}: {more} more graphs were compiled while process {now.process} timed it")
         return Piece(compilations=tuple(seen), notes=tuple(late))
 
 

@@ -35,7 +35,7 @@ def not_compiled(measured: Measured, target: str) -> list[int]:
     by_process: dict[int, int] = defaultdict(int)
     for one in measured.compilations:
         if one.target == target:
-            by_process[one.process] += one.graphs
+            by_process[one.process] += 1 if one.graphs is None else one.graphs  # not known is not none
     return sorted(process for process, graphs in by_process.items() if graphs == 0)
 
 

@@ -67,7 +67,7 @@ class Compilation(msgspec.Struct, frozen=True):
     Attributes:
         cache: whether the compiler's cache on disk was empty before.
         seconds: first calls of the compiled arm at all shapes, less the time that the eager arm takes for them.
-        graphs: unique graphs.
+        graphs: unique graphs; None where the engine cannot be asked.
         breaks: graph breaks, each as one line with its reason.
         recompiles: each as one line with its reason.
         fallbacks: code objects that hit a limit and run eagerly since, as one line each.
@@ -79,7 +79,7 @@ class Compilation(msgspec.Struct, frozen=True):
     process: int
     cache: Cache
     seconds: float
-    graphs: int
+    graphs: int | None
     breaks: tuple[str, ...] = ()
     recompiles: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()

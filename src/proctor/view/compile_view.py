@@ -191,7 +191,7 @@ def _net(verdict: Verdict, cache: str) -> Net:
 
 def _compilation(one: Compilation) -> CompilationLine:
     counts = (("graph", one.graphs), ("break", len(one.breaks)), ("recompile", len(one.recompiles)))
-    told = [f"{number} {what}{'' if number == 1 else 's'}" for what, number in counts]
+    told = [f"{number} {what}{'' if number == 1 else 's'}" for what, number in counts if number is not None]
     told += [f"{len(one.fallbacks)} fell back to eager"] if one.fallbacks else []
     looked_up = one.cache_hits + one.cache_misses
     return CompilationLine(
