@@ -14,11 +14,11 @@ import pytest
 
 from proctor.audit.bench import Asking, EngineOrder
 from proctor.audit.compare import compare
-from proctor.audit.compare.mcnemar import mcnemar
 from proctor.audit.conduct import Auditor
 from proctor.audit.model import Comparison, Observation
 from proctor.rows import UserError
 from proctor.spec import build_spec
+from proctor.tasks.differences import mcnemar
 from proctor.tasks.statistics import wilson
 from tests.audit.planted import audited, evident, in_process, own_answers, spec_of, threshold
 from tests.engines.tiny import picture

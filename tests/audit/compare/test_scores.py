@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.audit.compare import compare, rate
-from proctor.audit.compare.mcnemar import mcnemar
+from proctor.tasks.differences import mcnemar
 from tests.audit.compare.made import row
 
 
