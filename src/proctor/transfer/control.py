@@ -147,6 +147,11 @@ class Channel:
         """To be waited for together with others."""
         return self._sock
 
+    @property
+    def has_message(self) -> bool:
+        """Whether `watch` has read one that `receive` has not taken yet."""
+        return bool(self._early)
+
     def receive(self, deadline: float) -> Any:
         """The next message.
 

@@ -125,7 +125,7 @@ class Receiver(Closing):
         return None if self._destination.torn else self._current
 
     def receive(self, wait: float = DEADLINE_SECONDS) -> Received:
-        """Takes the next epoch.
+        """Takes the next epoch. One that had failed already when this was called is passed over.
 
         Args:
             wait: seconds until it has to begin.
@@ -135,6 +135,7 @@ class Receiver(Closing):
                 next call takes a new epoch.
         """
         with self._aborting():
+            self._pass_over()
             hello = self._hello(time.monotonic() + wait)
         if hello is None:
             raise TransferError(Reason.LATE, f"no epoch began within {wait:g} s", rank=PUBLISHER)
@@ -182,11 +183,10 @@ class Receiver(Closing):
         return self._link
 
     def _hello(self, deadline: float) -> Hello | None:
-        """The next greeting; None at the deadline. Connections that end before theirs, or with it, are passed over."""
+        """The next greeting; None at the deadline. Connections that end before theirs are passed over."""
         while (channel := self._readable(deadline)) is not None:
             try:
                 message = channel.receive(deadline)
-                channel.watch()
             except TransferError as error:
                 if error.reason is Reason.DEAD or error.epoch is not None:
                     self._hang_up()
@@ -199,9 +199,27 @@ class Receiver(Closing):
             return message
         return None
 
+    def _pass_over(self) -> None:
+        """Drops epochs that were over before anybody asked for them here."""
+        calls = select.poll()
+        calls.register(self._listener, select.POLLIN)
+        while self._channel is not None or calls.poll(0):
+            if self._channel is None:
+                self._answer()
+                continue
+            try:
+                self._channel.watch()
+                return
+            except TransferError as error:
+                if error.reason is not Reason.DEAD and error.epoch is None:
+                    raise
+                self._hang_up()
+
     def _readable(self, deadline: float) -> Channel | None:
         """The connection when there is something to read on it; None at the deadline."""
         while True:
+            if self._channel is not None and self._channel.has_message:
+                return self._channel
             poll = select.poll()
             sockets = [self._listener, self._awake] + ([self._channel.socket] if self._channel else [])
             for sock in sockets:
