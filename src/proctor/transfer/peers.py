@@ -50,6 +50,12 @@ class Peer:
         """Whether the connection has ended since the last epoch."""
         return gone(self.sock)
 
+    @property
+    def finished(self) -> bool:
+        """Whether it has said its last word of an epoch: that what came is readable. It may hang up then."""
+        last = self.answers[-1] if self.answers else None
+        return isinstance(last, Ack) and last.state == "committed"
+
 
 @final
 class Peers:
@@ -221,7 +227,8 @@ class Peers:
             if events & selectors.EVENT_WRITE:
                 peer.outgoing.send()
         except TransferError as error:
-            self._fail(self._error(error.reason, error.message, error.rank or peer.rank))
+            if error.reason is not Reason.DEAD or not peer.finished:
+                self._fail(self._error(error.reason, error.message, error.rank or peer.rank))
             return False
         return True
 
