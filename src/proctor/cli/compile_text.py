@@ -90,7 +90,8 @@ def _show_break_even(found: Verdict, cache: str) -> None:
     if paid:
         stdout.say(f"break-even with a {cache} cache: {'; '.join(paid)}")
     if cache in found.net:
-        worth = {True: "worth it", False: "not worth it", None: "not certain"}[found.worth_it.get(cache)]
+        open_ = "not certain" if found.net[cache].low is not None else "by the bare values, without an interval"
+        worth = {True: "worth it", False: "not worth it", None: open_}[found.worth_it.get(cache)]
         net = verb_and_seconds(found.net[cache], ("gains", "loses"))
         stdout.say(f"the planned run, with a {cache} cache: {net}: {worth}")
 

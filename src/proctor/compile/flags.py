@@ -10,7 +10,7 @@ import numpy as np
 from proctor.compile.breakeven import CACHES
 from proctor.compile.estimate import Estimate, paired
 from proctor.compile.model import Amdahl, Compilation, Measured, Timing
-from proctor.compile.words import listed, times
+from proctor.compile.words import counted, listed, times
 
 _COLD = 1.5
 """A first measured round this much slower than the median of the others was not warm."""
@@ -87,7 +87,7 @@ def _timings(measured: Measured, estimates: dict[str, Estimate]) -> Iterator[str
             yield f"{target}: the first measured round takes {times(cold)} the others: the warm-up was too short"
         lost = _unpaired(measured.timings, target)
         if lost:
-            yield f"{target}: {lost} rounds have one arm only, and are left out"
+            yield f"{target}: left out, with one arm only: {counted(lost, 'round')}"
     for target, one in estimates.items():
         if one.covered < _COVERED:
             yield f"{target}: timed at shapes of {100 * one.covered:.0f} % of the rows only"

@@ -8,7 +8,7 @@ import numpy as np
 
 from proctor.compile.estimate import estimate
 from proctor.compile.model import Measured, Shape
-from proctor.compile.words import seconds, times, times_between
+from proctor.compile.words import counted, seconds, times, times_between
 from proctor.view.formats import percent
 
 
@@ -52,7 +52,7 @@ def _shape(measured: Measured, shape: Shape, target: str) -> ShapeLine | None:
         eager=seconds(float(found.value[0])),
         compiled=seconds(float(found.value[1])),
         speedup=times_between(found.interval(lambda both: both[..., 0] / both[..., 1])),
-        rounds=f"{found.rounds} rounds in {found.processes} process{'es' if found.processes != 1 else ''}",
+        rounds=f"{counted(found.rounds, 'round')} in {counted(found.processes, 'process')}",
     )
 
 

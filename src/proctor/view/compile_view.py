@@ -185,7 +185,7 @@ def _paid(one: Finding) -> Paid:
 
 def _net(verdict: Verdict, cache: str) -> Net:
     net = verdict.net[cache]
-    worth = _WORTH[verdict.worth_it.get(cache)] if net.low is not None else "not known: there is no interval"
+    worth = _WORTH[verdict.worth_it.get(cache)] if net.low is not None else "by the bare values, without an interval"
     return Net(cache, verb_and_seconds(net, ("gains", "loses")), worth)
 
 
