@@ -44,8 +44,8 @@ def find_targets(model: Any, wanted: Sequence[str] | None = None) -> list[Target
     """The targets of a model, in the order in which they run as far as that is known.
 
     A family that there is a preset for has the preset's parts. Any other has its repeated blocks: every list of at
-    least two modules of one class inside the vision encoder (of the whole model where no encoder is found); the one
-    with the most parameters is called ``blocks``, the others as the list is.
+    least two modules of one class inside the vision encoder (of the whole model where no encoder is found); the
+    longest is called ``blocks``, the others by their qualified names.
 
     Args:
         model: a ``torch.nn.Module``.
@@ -96,19 +96,17 @@ def _repeated(model: nn.Module) -> list[Target]:
     from torch import nn
 
     home = encoder_of(model)
-    lists: dict[str, tuple[tuple[str, ...], int]] = {}
+    lists: dict[str, tuple[str, ...]] = {}
     for name, module in model.named_modules():
         inside = not home or name == home or name.startswith(f"{home}.")
         nested = any(name.startswith(f"{other}.") for other in lists)
         if isinstance(module, nn.ModuleList) and inside and not nested and _alike(module):
-            size = sum(parameter.numel() for parameter in module.parameters())
-            lists[name] = (tuple(f"{name}.{number}" for number in range(len(module))), size)
-    if not lists:
-        return []
-    largest = max(lists, key=lambda name: lists[name][1])
+            lists[name] = tuple(f"{name}.{number}" for number in range(len(module)))
+    longest = max(lists, key=lambda name: len(lists[name]), default="")
+    # A list of a bare encoder may be called `blocks` and not be the longest.
     return [
-        Target(BLOCKS if name == largest else name.removeprefix(f"{home}."), modules)
-        for name, (modules, _) in lists.items()
+        Target(BLOCKS if name == longest else f"{name}.*" if name == BLOCKS else name, modules)
+        for name, modules in lists.items()
     ]
 
 

@@ -8,6 +8,7 @@ graphs), ``graph_break_reasons`` and ``get_compilation_metrics`` of the same mod
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ _LIMIT_LOGGER = "torch._dynamo.convert_frame"
 _LIMIT_TEXT = "torch._dynamo hit config."
 _KEPT_METRICS = 4096
 _TEXT_LIMIT = 300
+_ADVICE = re.compile(r"User stack trace:|\(user code shown|Guard failed on a parameter")
+"""Where a reason ends and PyTorch's general advice begins."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -95,7 +98,7 @@ class Watch:
         reasons = {metrics.compile_id: metrics.recompile_reason for metrics in dynamo.get_compilation_metrics()}
         for compile_id, target in self._compilations:
             if reason := reasons.get(compile_id):
-                self._seen[target] += Seen(recompiles=(one_line(reason),))
+                self._seen[target] += Seen(recompiles=(one_line(_ADVICE.split(reason)[0]),))
         self._compilations.clear()
 
 
@@ -205,4 +208,5 @@ class _Limits(logging.Handler):
         if running is not None:
             owner = running[0].owner
             limit, value, _, reason, *_ = record.args
+            reason = _ADVICE.split(str(reason))[0]
             owner.watch.add(owner.target, Seen(fallbacks=(one_line(f"{limit} of {value} was hit: {reason}"),)))
