@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from proctor.compile.orders import Order, Piece
+from proctor.engines.registry import make_engine
 from proctor.rows import UserError, told
 
 Tell = Callable[[Piece], None]
@@ -47,6 +48,7 @@ def work(order: Order) -> Iterator[Piece]:
     Raises:
         UserError: the model, its targets or the sample are not such that anything can be measured.
     """
+    make_engine(order.config).check()
     yield Piece(doing="loading the model")
     import torch
     import transformers
