@@ -206,3 +206,23 @@ def test_nothing_timed_is_nothing_told() -> None:
     assert found.sentence == "Nothing can be concluded: nothing was timed in both arms."
     assert exit_code(found) == 3
     assert of(found, "blocks").reason == "it was not timed in both arms"
+
+
+def test_a_target_that_could_not_be_compiled_does_not_stop_the_others() -> None:
+    """What it takes is then in no target, and everything else was measured without it."""
+    measured = invented(FASTER)
+    failed = Compilation("embed", 0, "cold", 0.0, 0, breaks=("tolist",))
+    without = replace(
+        measured,
+        timings=tuple(one for one in measured.timings if one.target != "embed"),
+        compilations=(failed, *(one for one in measured.compilations if one.target != "embed")),
+        agreements=tuple(one for one in measured.agreements if one.target != "embed"),
+    )
+    found = verdict(without)
+    assert found.best == ("blocks",)
+    assert of(found, "embed").decision == "inconclusive"
+    assert "no graph was made" in of(found, "embed").reason
+    assert found.unaccounted["eager"] > verdict(measured).unaccounted["eager"]
+    alone = verdict(replace(without, targets={"embed": 1, "blocks": 1}))
+    assert alone.net_of == ("blocks",)
+    assert set(alone.net) == {"cold", "warm"}

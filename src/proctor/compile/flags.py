@@ -39,6 +39,11 @@ def not_compiled(measured: Measured, target: str) -> list[int]:
     return sorted(process for process, graphs in by_process.items() if graphs == 0)
 
 
+def left_out(measured: Measured, target: str) -> bool:
+    """Whether `target` could not be compiled, and was not timed: the compiled arm then ran without it."""
+    return bool(not_compiled(measured, target)) and all(one.target != target for one in measured.timings)
+
+
 def _gates(measured: Measured) -> Iterator[str]:
     for one in measured.agreements:
         if not one.passed:

@@ -10,7 +10,7 @@ from proctor.compile.amdahl import amdahl
 from proctor.compile.breakeven import CACHES, ahead, compile_seconds, net_gain, scaled
 from proctor.compile.decision import decide
 from proctor.compile.estimate import Estimate, estimate, units_per_row
-from proctor.compile.flags import flags_of
+from proctor.compile.flags import flags_of, left_out
 from proctor.compile.model import ANSWERS, ENCODER, Finding, Interval, Measured, Verdict
 from proctor.compile.sentence import sentence
 from proctor.compile.subsets import estimates_of, subset, subsets_of, unaccounted
@@ -24,12 +24,13 @@ def verdict(measured: Measured) -> Verdict:
     every shape it was timed at, no comparison failed, it was compiled in every process, and it can pay for itself in
     the planned run.
     """
-    names = [*measured.targets, *(name for name in (ENCODER, ANSWERS) if name not in measured.targets)]
+    everything, measured = measured, _tried(measured)
+    names = [*everything.targets, *(name for name in (ENCODER, ANSWERS) if name not in everything.targets)]
     times = {name: found for name in names if (found := estimate(measured, name))}
     findings = tuple(
         decide(measured, name, times.get(name), times.get(ENCODER))
         for name in names
-        if name in measured.targets or name in times
+        if name in everything.targets or name in times
     )
     best = _best(measured, findings)
     of, saved, shapes = _of(measured, best, times)
@@ -49,7 +50,12 @@ def verdict(measured: Measured) -> Verdict:
         subsets=subsets_of(measured),
         flags=(*flags_of(measured, times, checked), *_elsewhere(rest), *_against(measured, findings)),
     )
-    return replace(concluded, sentence=sentence(measured, concluded))
+    return replace(concluded, sentence=sentence(everything, concluded))
+
+
+def _tried(measured: Measured) -> Measured:
+    """Without the targets that could not be compiled: what they take is in none of the targets."""
+    return replace(measured, targets={t: n for t, n in measured.targets.items() if not left_out(measured, t)})
 
 
 def exit_code(found: Verdict) -> int:
