@@ -193,8 +193,15 @@ class RunDir:
         journal.append(msgspec.json.encode(event))
         journal.flush()
 
-    def records(self, connection: duckdb.DuckDBPyConnection, checkpoint: str | None = None) -> duckdb.DuckDBPyRelation:
+    def records(
+        self, connection: duckdb.DuckDBPyConnection, checkpoint: str | None = None, *, places: bool = False
+    ) -> duckdb.DuckDBPyRelation:
         """All records, or those of one checkpoint, as a DuckDB relation.
+
+        Args:
+            connection: where it lives.
+            checkpoint: only records of this one.
+            places: add where each record lies, as the columns ``filename`` (of its part) and ``file_row_number``.
 
         Raises:
             LookupError: there are no records yet.
@@ -206,7 +213,9 @@ class RunDir:
         paths = self.results.local_copies(parts)
         for part, path in zip(parts, paths, strict=True):
             _check_part(path, f"{self.results.location}/{part}")
-        return connection.read_parquet([str(path) for path in paths], union_by_name=True)
+        return connection.read_parquet(
+            [str(path) for path in paths], union_by_name=True, filename=places, file_row_number=places
+        )
 
     @contextmanager
     def locked(self, on_lost: Callable[[str], None]) -> Iterator[Lease]:
