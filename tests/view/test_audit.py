@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -270,18 +268,6 @@ def test_the_longest_answer_is_measured(made: tuple[Audit, Lab], tmp_path: Path)
     lengths = [len(one.token_ids) for arm in made[1].arms for one in made[1].observations(arm)]
     assert longest_answer(tmp_path) == max(lengths)
     assert longest_answer(tmp_path / "nothing") == 0
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'proctor[dev]'")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium on PATH: apt install chromium")
-    with api.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,18 +168,6 @@ def test_factors_stand_where_they_belong() -> None:
     assert chart.ticks[0].at >= chart.left
     assert "1x" in {tick.text for tick in chart.ticks}
     assert forest_chart([]) is None
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'proctor[dev]'")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium on PATH: apt install chromium")
-    with api.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.mark.slow
