@@ -23,6 +23,7 @@ from torch._dynamo.exc import (
     Unsupported,
 )
 from torch._dynamo.exc import UserError as DynamoUserError
+from torch.nn.modules import module as global_hooks
 
 from proctor.engines.compiling.settings import Compile
 from proctor.engines.compiling.targets import Target
@@ -157,10 +158,35 @@ class Call:
         self._module, self.region, self.owner = module, region, region.owner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's own call, compiled; eager where a limit was hit."""
+        """The module's own call: its hooks as ever, its forward compiled."""
+        if _has_hooks(self._module):
+            return self._hooked(args, kwargs)
+        return self.run(*args, **kwargs)
+
+    def _hooked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A graph that alike modules share knows no hooks of one of them: they run around it, as PyTorch runs them."""
+        module, own = self._module, self._module.__dict__.get("forward")
+
+        def restore() -> None:
+            module.__dict__.pop("forward", None)
+            if own is not None:
+                module.__dict__["forward"] = own
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            restore()
+            return self.run(*args, **kwargs)
+
+        module.__dict__["forward"] = forward
+        try:
+            return module._call_impl(*args, **kwargs)
+        finally:
+            restore()
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's forward, compiled; eager where a limit was hit."""
         region = self.region
         if region.eager:
-            return self._module._call_impl(*args, **kwargs)
+            return self._module.forward(*args, **kwargs)
         try:
             return region.compiled(self._module, *args, **kwargs)
         except FailOnRecompileLimitHit:
@@ -170,7 +196,7 @@ class Call:
             if isinstance(inner, (torch.OutOfMemoryError, MemoryError)):
                 raise inner from error
             raise region.mistake(error) from error
-        return self._module._call_impl(*args, **kwargs)
+        return self._module.forward(*args, **kwargs)
 
     def compiles(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Called when the compiler is about to look at a call's arguments.
@@ -189,19 +215,29 @@ class Call:
         return [*zip(names, args, strict=False), *kwargs.items()]
 
 
+def _has_hooks(module: torch.nn.Module) -> bool:
+    """As ``torch.nn.Module._call_impl`` decides it, but for hooks of gradients, which no engine has."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or global_hooks._global_forward_hooks
+        or global_hooks._global_forward_pre_hooks
+    )
+
+
 def _mark_static(tensor: Any, dimensions: set[int]) -> None:
     """As ``torch._dynamo.mark_static``, which means something else inside of a compilation (torch 2.13)."""
     tensor._dynamo_static_indices = getattr(tensor, "_dynamo_static_indices", set()) | dimensions
     tensor._has_dynamo_dim_marking = True
 
 
-calls[Call.__call__.__code__] = "self"
+calls[Call.run.__code__] = "self"
 
 
 def _named(name: str) -> Callable[..., Any]:
     """The function that is compiled, as a copy that has the target's name: in PyTorch's logs it shows under it."""
 
     def call(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-        return module._call_impl(*args, **kwargs)
+        return module.forward(*args, **kwargs)
 
     return FunctionType(call.__code__.replace(co_name=name), call.__globals__, name)
