@@ -44,7 +44,7 @@ def test_a_stored_bench_is_judged_again_and_its_page_written(stored: Path) -> No
 def test_another_length_of_the_run_is_another_verdict(stored: Path) -> None:
     done = run(stored, "--rows", 20)
     assert done.exit_code == 4
-    assert done.output.startswith("Do not compile: ")
+    assert done.output.startswith("Do not compile. ")
 
 
 def test_machines_get_one_line(stored: Path, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_what_cannot_pay_in_the_planned_run_is_skipped() -> None:
     assert of(found, "blocks").decision == "skip"
     assert "even with a warm cache, and the run has 20" in of(found, "blocks").reason
     assert (found.best, exit_code(found)) == ((), 4)
-    assert found.sentence.startswith("Do not compile: ")
+    assert found.sentence.startswith("Do not compile. ")
 
 
 def test_a_gate_that_failed_beats_any_speed() -> None:
@@ -161,7 +161,7 @@ def test_noise_is_told_with_the_rounds_that_would_decide() -> None:
     assert more % 12 == 0
     assert f"about {more:,} more rounds, in {more // 12} more process" in of(found, "blocks").reason
     assert exit_code(found) == 3
-    assert found.sentence.startswith("Could not tell: ")
+    assert found.sentence.startswith("Could not tell. ")
 
 
 def test_many_rounds_of_one_process_decide_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proctor.compile.model import ANSWERS, ENCODER, Finding, Interval, Measured, Verdict
-from proctor.compile.words import listed, rows, seconds, seconds_between
+from proctor.compile.words import listed, seconds, seconds_between
 
 
 def sentence(measured: Measured, found: Verdict) -> str:
@@ -20,8 +20,8 @@ def sentence(measured: Measured, found: Verdict) -> str:
         )
     open_ = [one for one in found.findings if one.decision == "inconclusive"]
     if open_:
-        return f"Could not tell: {open_[0].target} {open_[0].reason}{_others(open_[1:])}."
-    return f"Do not compile: {_losing(found)}."
+        return f"Could not tell. {_named(open_[0])}{_others(open_[1:])}."
+    return f"Do not compile. {_losing(found)}."
 
 
 def _targets(names: tuple[str, ...]) -> str:
@@ -79,7 +79,9 @@ def _others(findings: list[Finding]) -> str:
 def _losing(found: Verdict) -> str:
     whole = [one for one in found.findings if one.target in (ENCODER, ANSWERS) and one.decision == "skip"]
     first = whole[-1] if whole else found.findings[0]
-    name = {ANSWERS: "end to end it", ENCODER: "the whole encoder"}.get(first.target, first.target)
-    late = next((paid for paid in first.break_even.values() if paid is not None), None)
-    paid = f" (break-even after {rows(late)})" if late is not None and "paid after" not in first.reason else ""
-    return f"{name} {first.reason}{paid}"
+    return _named(first)
+
+
+def _named(one: Finding) -> str:
+    name = {ANSWERS: "End to end", ENCODER: "The whole encoder"}.get(one.target, one.target)
+    return f"{name}: {one.reason}"
