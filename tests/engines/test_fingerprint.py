@@ -156,3 +156,15 @@ def test_a_damaged_fingerprint_is_none(tmp_path: Path) -> None:
     assert store.get("k") is None
     assert store.put("k", told()) == told()
     assert store.get("k") == told()
+
+
+def test_a_fingerprint_with_a_flipped_bit_is_none_or_the_same(tmp_path: Path) -> None:
+    folder = open_folder(tmp_path)
+    store = FingerprintStore(folder)
+    store.put("k", told())
+    whole = folder.read("k.json")
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        (tmp_path / "k.json").write_bytes(damaged)
+        assert store.get("k") in (None, told()), place

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+
+import msgspec
+
 from proctor.engines.fingerprint import Fingerprint
 from proctor.storage.base import Folder
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A file of the store. A bit that flips, or a file that got another one's name, would else count as an engine that
+    answers unlike others."""
+
+    sha256: str
+    fingerprint: Fingerprint
 
 
 class FingerprintStore:
@@ -19,15 +31,16 @@ class FingerprintStore:
         self._folder = folder
 
     def get(self, key: str) -> Fingerprint | None:
-        """The one that is stored; None if there is none, or what is there cannot be read.
+        """The one that is stored; None if there is none, or what is there is damaged or that of another key.
 
         Raises:
             OSError: storage fails.
         """
         try:
-            return Fingerprint.from_json(self._folder.read(_name(key)))
+            kept = msgspec.json.decode(self._folder.read(_name(key)), type=_Kept)
         except (FileNotFoundError, ValueError):
             return None
+        return kept.fingerprint if kept.sha256 == _digest(key, kept.fingerprint) else None
 
     def put(self, key: str, fingerprint: Fingerprint) -> Fingerprint:
         """Stores it unless there is one.
@@ -39,15 +52,20 @@ class FingerprintStore:
         Raises:
             OSError: storage fails.
         """
+        kept = msgspec.json.encode(_Kept(_digest(key, fingerprint), fingerprint))
         self._folder.prepare("")
-        if self._folder.create(_name(key), fingerprint.to_json()) is not None:
+        if self._folder.create(_name(key), kept) is not None:
             return fingerprint
         stored = self.get(key)
         if stored is None:  # damaged: worth nothing to anyone
-            self._folder.write(_name(key), fingerprint.to_json())
+            self._folder.write(_name(key), kept)
             return fingerprint
         return stored
 
 
 def _name(key: str) -> str:
     return f"{key}.json"
+
+
+def _digest(key: str, fingerprint: Fingerprint) -> str:
+    return hashlib.sha256(key.encode() + b"\n" + fingerprint.to_json()).hexdigest()

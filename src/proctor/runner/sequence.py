@@ -17,6 +17,7 @@ import pyarrow as pa
 import ray
 from pyroaring import BitMap64
 
+from proctor.engines.weights import stamps
 from proctor.results import lift_tombstones
 from proctor.rows import Event, told
 from proctor.runner.cluster import await_room
@@ -88,9 +89,12 @@ class Sitter(Infer):
     """
 
     def __init__(self, first: EngineSetup, hub: HubClient) -> None:
+        seen = stamps(first.config)
         super().__init__(first, hub)
         assert first.swap is not None
-        self._hot = HotSwap(self._supervisor, first.config, first.swap, self._settings, self._tell, name=self.name)
+        self._hot = HotSwap(
+            self._supervisor, first.config, first.swap, self._settings, self._tell, name=self.name, seen=seen
+        )
         self._inside = 0
         self._changed = threading.Condition()
 

@@ -8,19 +8,19 @@ always a way on, and what differs is how long it takes.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from proctor.engines.base import EngineConfig
 from proctor.engines.fingerprint import Fingerprint, ProbeAnswer, differences, fingerprint, key
 from proctor.engines.fingerprint_store import FingerprintStore
 from proctor.engines.surroundings import hardware, look
-from proctor.engines.weights import Weights, read_weights
+from proctor.engines.weights import Weights, read_weights, stamps
 from proctor.rows import Event, told
 from proctor.storage.folder import Folder
+from proctor.supervise.ahead import Ahead, Read
 from proctor.supervise.settings import Settings
 from proctor.supervise.supervisor import Supervisor
 
@@ -41,12 +41,23 @@ class SwapSetup:
     beside: bool = False
 
 
-Read = Callable[[EngineConfig], Weights]
-"""Reads a checkpoint. Raises OSError or UserError."""
+Stamps = Callable[[EngineConfig], Mapping[str, str]]
+"""See `proctor.engines.weights.stamps`."""
 
 
 class HotSwap:
     """The checkpoints of one supervised engine. Used from one thread at a time.
+
+    Args:
+        supervisor: runs the engine.
+        config: what it was started with.
+        setup: where proofs are kept, and how they are made.
+        settings: the supervisor's.
+        tell: hears of every change.
+        name: of the engine, for events.
+        seen: stamps of the checkpoint's files before the engine was started.
+        read: reads a checkpoint ahead.
+        look: tells whether a checkpoint's files have changed.
 
     Attributes:
         config: what the engine answers with.
@@ -61,31 +72,34 @@ class HotSwap:
         tell: Callable[[Event], None],
         *,
         name: str,
+        seen: Mapping[str, str],
         read: Read = read_weights,
+        look: Stamps = stamps,
     ) -> None:
         self.config = config
         self._supervisor, self._setup, self._settings, self._name = supervisor, setup, settings, name
-        self._tell, self._read = tell, read
+        self._tell, self._read, self._look, self._seen = tell, read, look, seen
         self._store = FingerprintStore(setup.fingerprints)
         self._ahead: Ahead | None = None
-        self._served = False
+        self._state: Literal["started", "serving", "unsure"] = "started"
         self._unsteady = ""
 
     def to(self, config: EngineConfig) -> None:
         """Makes the engine answer with the checkpoint of `config`; when it returns, that is proven, or the engine was
         started with it. Only while no row is under way."""
-        if config == self.config and self._served:
+        if config == self.config and self._state == "serving":
             return
+        state, self._state = self._state, "unsure"  # until all went well: what an error has left behind has no proof
         began = time.monotonic()
         ahead = self._taken(config)
         try:
-            if config == self.config:
+            if config == self.config and state == "started":
                 self._record(config, ahead)
             else:
                 self._change(config, ahead, began)
         finally:
             ahead.close()
-        self._served = True
+        self._state = "serving"
 
     def read_ahead(self, config: EngineConfig) -> None:
         """Begins to read the checkpoint that comes next; returns at once."""
@@ -96,12 +110,14 @@ class HotSwap:
     def close(self) -> None:
         """Lets go of what was read ahead."""
         self._drop_ahead()
+        self._tell_if_changed()
 
     # --- one change
 
     def _change(self, config: EngineConfig, ahead: Ahead, began: float) -> None:
         expected, reason = self._expected(config, ahead)
-        self.config = config
+        self._tell_if_changed()
+        self.config, self._seen = config, self._look(config)
         if expected is not None:
             reason = self._swap(config, ahead, expected)
             if not reason:
@@ -111,6 +127,7 @@ class HotSwap:
             self._say("engine.swap_failed", reason, config, action="started anew with the checkpoint")
         else:
             self._say("engine.swap_skipped", reason, config, action="started anew with the checkpoint")
+        ahead.close()  # the engine reads it from its files: there need not be room for both
         self._supervisor.succeed(config, cold=True).result()
         self._record(config, ahead)
 
@@ -121,7 +138,10 @@ class HotSwap:
         weights = ahead.weights()
         if weights is None:
             return None, f"the checkpoint cannot be read ahead: {ahead.trouble}"
-        found = self._stored(config, weights)
+        try:
+            found = self._store.get(self._key(config, weights))
+        except OSError as error:
+            return None, f"the fingerprints cannot be read: {told(error)}"
         return found, "" if found else "no started engine has answered the probes yet"
 
     def _swap(self, config: EngineConfig, ahead: Ahead, expected: Fingerprint) -> str:
@@ -134,7 +154,9 @@ class HotSwap:
         different = differences(expected, self._fingerprint())
         if self._supervisor.counters.starts != starts:
             return "the engine ended while it answered the probes"
-        return f"its answers are not the checkpoint's: {different}" if different else ""
+        if different:
+            return f"its answers are not the checkpoint's: {different}"
+        return "" if self._still(config, weights) else "its files have changed while it was swapped in"
 
     def _record(self, config: EngineConfig, ahead: Ahead) -> None:
         """The engine was just started with `config`: its fingerprint is the one to compare with."""
@@ -142,7 +164,13 @@ class HotSwap:
         if weights is None:
             return
         found = self._fingerprint()  # first of all: the versions in the key are told by the engine that is loaded
-        different = record(self._store, self._key(config, weights), found)
+        if self._seen != weights.stamps or not self._still(config, weights):
+            return  # nobody knows what content it was started with
+        try:
+            different = record(self._store, self._key(config, weights), found)
+        except OSError as error:
+            self._say("engine.fingerprint_lost", told(error), config, action="the next run starts an engine for it")
+            return
         if different:
             self._unsteady = f"started engines do not answer alike here, so no swap can be proven: {different}"
             self._say("engine.unsteady", self._unsteady, config, action="no more swaps")
@@ -150,11 +178,16 @@ class HotSwap:
     def _fingerprint(self) -> Fingerprint:
         return fingerprint(lambda request: self._supervisor.submit(request).result())
 
-    def _stored(self, config: EngineConfig, weights: Weights) -> Fingerprint | None:
-        try:
-            return self._store.get(self._key(config, weights))
-        except OSError:
-            return None
+    def _still(self, config: EngineConfig, weights: Weights | None) -> bool:
+        """Whether the checkpoint's files are those that were read."""
+        return weights is not None and weights.stamps == self._look(config)
+
+    def _tell_if_changed(self) -> None:
+        now = self._look(self.config)
+        if now != self._seen:
+            self._seen = now
+            message = "its files have changed while it was evaluated: its answers may be of either content"
+            self._say("engine.checkpoint_changed", message, self.config)
 
     def _key(self, config: EngineConfig, weights: Weights) -> str:
         env = self._settings.env
@@ -167,9 +200,9 @@ class HotSwap:
         return Ahead(config, self._read, self._beside if self._setup.beside else None)
 
     def _taken(self, config: EngineConfig) -> Ahead:
-        """What was read of `config`, or is read from now on."""
+        """What was read of `config`, or is read from now on: also where its files have changed since."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead.config == config:
+        if ahead is not None and ahead.config == config and self._still(config, ahead.weights()):
             return ahead
         if ahead is not None:
             ahead.close()
@@ -189,7 +222,9 @@ class HotSwap:
         supervisor = Supervisor(config, settings, name=f"{self._name}-beside", on_event=_unheard)
         supervisor.start()
         try:
-            record(self._store, name, fingerprint(lambda request: supervisor.submit(request).result()))
+            found = fingerprint(lambda request: supervisor.submit(request).result())
+            if self._still(config, weights):
+                record(self._store, name, found)
         finally:
             supervisor.close(timeout=10.0)
 
@@ -201,61 +236,22 @@ class HotSwap:
         )
 
 
-class Ahead:
-    """A checkpoint that is being read by a thread of its own."""
-
-    def __init__(
-        self, config: EngineConfig, read: Read, beside: Callable[[EngineConfig, Weights], None] | None = None
-    ) -> None:
-        self.config = config
-        self.trouble = ""
-        self._beside = beside
-        self._read: Future[Weights | None] = Future()
-        self._thread = threading.Thread(target=self._run, args=(read,), name="proctor-ahead", daemon=True)
-        self._thread.start()
-
-    def weights(self) -> Weights | None:
-        """What was read, once it is; None if it could not be, and then `trouble` says why."""
-        self._thread.join()
-        return self._read.result()
-
-    def close(self) -> None:
-        """Lets go of it, as soon as it is read."""
-        self._read.add_done_callback(_let_go)
-
-    def _run(self, read: Read) -> None:
-        weights = None
-        try:
-            weights = read(self.config)
-            if self._beside is not None:
-                self._beside(self.config, weights)
-        except Exception as error:  # whatever keeps it from being read ahead, the engine may still be started with it
-            self.trouble = told(error)
-        self._read.set_result(weights)
-
-
 def record(store: FingerprintStore, name: str, found: Fingerprint) -> str:
     """Stores the fingerprint of an engine that was started, unless it shows the engine at fault.
 
     Returns:
         What differs from one that another engine has stored; empty if nothing does.
+
+    Raises:
+        OSError: storage fails.
     """
     if not all(map(_says_something, found.answers)):
         return ""
-    try:
-        return differences(store.put(name, found), found)
-    except OSError:
-        return ""
+    return differences(store.put(name, found), found)
 
 
 def _says_something(answer: ProbeAnswer) -> bool:
     return not answer.failure or answer.failure in _STEADY_FAILURES
-
-
-def _let_go(read: Future[Weights | None]) -> None:
-    weights = read.result()
-    if weights is not None:
-        weights.close()
 
 
 def _unheard(event: Event) -> None:

@@ -1,0 +1,166 @@
+"""Checkpoints whose files change, errors amid a swap, stores that fail: nothing false is kept or served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proctor.engines import EngineConfig
+from proctor.engines.fingerprint_store import FingerprintStore
+from proctor.engines.weights import Weights
+from proctor.rows import UserError
+from proctor.storage.folder import open_folder
+from proctor.supervise.hotswap import HotSwap, SwapSetup
+from tests.supervise.helpers import Supervised, scripted
+
+Start = Callable[..., Supervised]
+
+
+class Disk:
+    """Checkpoints by name. `content` is what a file says, and `then` is called in the middle of the next reading."""
+
+    def __init__(self, *names: str) -> None:
+        self.content = dict.fromkeys(names, 1)
+        self.then: Callable[[], object] = lambda: None
+
+    def read(self, config: EngineConfig) -> Weights:
+        if config.model not in self.content:
+            raise UserError("not there", where=config.model)
+        found = Weights(f"{config.model}.{self.content[config.model]}", stamps=self.look(config))
+        self.then()
+        return found
+
+    def look(self, config: EngineConfig) -> Mapping[str, str]:
+        return {"weights": str(self.content[config.model])} if config.model in self.content else {}
+
+
+class Course:
+    def __init__(self, supervise: Start, folder: Path, **settings: object) -> None:
+        self.disk = Disk("a", "b")
+        self.a, self.b = (
+            msgspec.structs.replace(scripted(folder, answer="{checkpoint} {row_id}", **settings), model=name)
+            for name in "ab"
+        )
+        self.one = supervise(self.a)
+        self.folder = open_folder(str(folder / "fingerprints"))
+        self.hot = self.new(self.one, self.a)
+
+    def new(self, one: Supervised, first: EngineConfig) -> HotSwap:
+        return HotSwap(
+            one.supervisor, first, SwapSetup(self.folder), one.supervisor._settings, one.events.append,
+            name="e", seen=self.disk.look(first), read=self.disk.read, look=self.disk.look,
+        )  # fmt: skip
+
+    def serve(self, *configs: EngineConfig) -> None:
+        for config in configs:
+            self.hot.to(config)
+            assert self.one.answers([7])[7].text == f"{config.model} 7"
+
+    def count(self, kind: str) -> int:
+        return self.one.kinds().count(kind)
+
+    def known(self) -> int:
+        return len([name for name in self.folder.names() if name.endswith(".json")])
+
+
+@pytest.fixture
+def course(supervise: Start, tmp_path: Path) -> Course:
+    return Course(supervise, tmp_path)
+
+
+def test_what_was_read_ahead_is_read_again_when_its_files_have_changed(course: Course) -> None:
+    course.serve(course.a, course.b, course.a)
+    course.hot.read_ahead(course.b)
+    assert course.hot._ahead is not None
+    course.hot._ahead.weights()
+    course.disk.content["b"] = 2
+    course.serve(course.b)
+    assert course.count("engine.swapped") == 1  # to a; nothing is known of b's new content
+    assert course.count("engine.swap_skipped") == 2
+    assert course.known() == 3
+
+
+def test_files_that_change_while_an_engine_starts_with_them_leave_no_fingerprint(course: Course) -> None:
+    course.serve(course.a)
+    course.disk.then = lambda: course.disk.content.update(b=2)
+    course.serve(course.b)
+    assert course.known() == 1
+    course.disk.then = lambda: None
+    course.serve(course.a, course.b)  # its content is known to nobody: started, and then kept
+    assert course.known() == 2
+    course.serve(course.a, course.b)
+    assert course.count("engine.unsteady") == 0
+    assert course.count("engine.swapped") == 3
+
+
+def test_files_that_changed_between_the_start_and_the_first_reading_leave_no_fingerprint(course: Course) -> None:
+    course.disk.content["a"] = 2
+    course.serve(course.a)
+    assert course.known() == 0
+
+
+def test_files_that_change_during_the_swap_have_the_engine_started(course: Course) -> None:
+    course.serve(course.a, course.b, course.a)
+    course.disk.then = lambda: course.disk.content.update(b=2)
+    course.serve(course.b)
+    assert "its files have changed" in course.one.event("engine.swap_failed").message
+    assert course.known() == 2
+
+
+def test_files_that_change_while_rows_are_answered_are_told_once(course: Course) -> None:
+    course.serve(course.a)
+    course.disk.content["a"] = 2
+    course.hot.close()
+    course.hot.close()
+    assert course.count("engine.checkpoint_changed") == 1
+    assert "either content" in course.one.event("engine.checkpoint_changed").message
+
+
+def test_a_checkpoint_that_has_vanished_is_started_and_nothing_is_kept(course: Course) -> None:
+    course.serve(course.a, course.b, course.a)
+    course.hot.read_ahead(course.b)
+    assert course.hot._ahead is not None
+    course.hot._ahead.weights()
+    del course.disk.content["b"]
+    course.hot.to(course.b)
+    assert "cannot be read ahead: UserError: b: not there" in course.one.events[-2].message
+    assert course.count("engine.swapped") == 1
+
+
+def test_an_error_in_the_middle_leaves_nothing_that_counts_as_proven(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course.serve(course.a, course.b, course.a)
+
+    def broken() -> None:
+        raise OSError("no more descriptors")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(course.hot, "_fingerprint", broken)
+        with pytest.raises(OSError, match="descriptors"):
+            course.hot.to(course.b)
+    before = course.count("engine.swapped")
+    course.serve(course.b)
+    assert course.count("engine.swapped") == before + 1
+    assert course.known() == 2
+
+
+def test_a_store_that_cannot_be_used_is_told(course: Course) -> None:
+    (Path(course.folder.location)).write_text("a file where a folder should be")
+    course.serve(course.a, course.b, course.a)
+    assert course.count("engine.fingerprint_lost") == 3
+    assert "cannot be read" in course.one.event("engine.swap_skipped").message
+
+
+def test_a_fingerprint_under_another_name_is_none(course: Course) -> None:
+    course.serve(course.a, course.b)
+    one, other = (name for name in course.folder.names() if name.endswith(".json"))
+    course.folder.write(one, course.folder.read(other))
+    store = FingerprintStore(course.folder)
+    assert store.get(one.removesuffix(".json")) is None
+    assert store.get(other.removesuffix(".json")) is not None
+    course.serve(course.a, course.b, course.a)
+    assert course.count("engine.unsteady") == 0
