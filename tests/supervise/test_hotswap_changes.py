@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -38,7 +39,7 @@ class Disk:
 
 
 class Course:
-    def __init__(self, supervise: Start, folder: Path, **settings: object) -> None:
+    def __init__(self, supervise: Start, folder: Path, **settings: Any) -> None:
         self.disk = Disk("a", "b")
         self.a, self.b = (
             msgspec.structs.replace(scripted(folder, answer="{checkpoint} {row_id}", **settings), model=name)
