@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 import proctor
-from proctor.cli import audit, demo, mds, plan, records, report, run, trace
+from proctor.cli import audit, compare, curve, demo, gate, mds, plan, records, report, run, trace
 from proctor.cli.compile import app as compile_app
 from proctor.cli.output import escaped, stderr
 from proctor.rows import UserError
@@ -28,6 +28,9 @@ app.command("status")(run.status)
 app.command("errors")(records.errors)
 app.command("export")(records.export)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
+app.command("gate")(gate.gate)
+app.command("curve")(curve.curve)
 app.command("demo")(demo.demo)
 app.add_typer(audit.app, name="audit")
 app.add_typer(compile_app, name="compile")

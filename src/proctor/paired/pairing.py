@@ -84,7 +84,8 @@ def lay_side(bench: Workbench, plan: Plan, view: str, table: str) -> None:
     key = "sample_id" if plan.by_sample else "row_id"
     bench.connection.execute(
         f"create or replace table {table} as select {key} as k, row_id, sample_id, fate, {cluster} as cluster, "
-        f"case when target is not null then hash(target) end as target, {', '.join(cells)} from (select *, {_fate(plan)} as fate from {view})",
+        f"case when target is not null then hash(target) end as target, {', '.join(cells)} "
+        f"from (select *, {_fate(plan)} as fate from {view})",
         parameters,
     )
 
