@@ -87,9 +87,17 @@ def test_the_planned_run_decides_whether_it_is_worth_it() -> None:
 def test_what_cannot_pay_in_the_planned_run_is_skipped() -> None:
     found = judged(within=0.001, rows=20)
     assert of(found, "blocks").decision == "skip"
-    assert "even with a warm cache, and the run has 20" in of(found, "blocks").reason
+    assert "a run of 20 rows does not pay for compiling it: it loses " in of(found, "blocks").reason
     assert (found.best, exit_code(found)) == ((), 4)
     assert found.sentence.startswith("Do not compile. ")
+
+
+def test_noise_that_cannot_hide_a_gain_for_this_run_is_no_reason_to_measure_more() -> None:
+    equal = {"blocks": (1e-2, 1e-2)}
+    assert of(judged(equal, within=0.1, rows=LARGE), "blocks").decision == "inconclusive"
+    found = of(judged(equal, within=0.1, rows=100), "blocks")
+    assert found.decision == "skip"
+    assert "a run of 100 rows does not pay for compiling it" in found.reason
 
 
 def test_a_gate_that_failed_beats_any_speed() -> None:
@@ -126,6 +134,17 @@ def test_answers_to_probes_vouch_for_the_whole() -> None:
     flags = verdict(replace(measured, answers=(changed,))).flags
     assert any("1 of 8 answers to probes differ" in flag for flag in flags)
     assert any("does not repeat its own answers" in flag for flag in flags)
+
+
+@pytest.mark.parametrize("whose", [ANSWERS, "blocks"])
+def test_answers_that_fail_beat_any_speed(whose: str) -> None:
+    why = "the answer to row 3 changed where two tokens were 2.1 nats apart, no near-tie"
+    failed = ProbeAnswers(whose, 8, (("row 3", "a car", "a cat"),), True, True, (2.1,), passed=False, reason=why)
+    found = verdict(invented({"blocks": (0.3, 0.1), "merger": (0.3, 0.1)}, answers=(failed,)))
+    assert of(found, "blocks").decision == "skip"
+    assert why in of(found, "blocks").reason
+    assert of(found, "merger").decision == ("skip" if whose == ANSWERS else "keep")
+    assert any(why in flag for flag in found.flags)
 
 
 def test_what_was_not_compiled_is_no_result() -> None:

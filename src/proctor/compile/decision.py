@@ -9,7 +9,7 @@ from proctor.compile.estimate import Estimate, units_per_row
 from proctor.compile.flags import not_compiled
 from proctor.compile.model import ANSWERS, ENCODER, Finding, Interval, Measured
 from proctor.compile.subsets import break_evens
-from proctor.compile.words import counted, listed, rows, seconds, times_between, verb_and_seconds
+from proctor.compile.words import counted, listed, seconds, times_between, verb_and_seconds
 
 NEGLIGIBLE = 0.005
 """Share of the encoder's time below which a saving that may be nothing is not worth more rounds."""
@@ -82,13 +82,21 @@ def _by_outputs(measured: Measured, target: str) -> _Decided | None:
     names = _within(measured, target)
     failed = [one for one in measured.agreements if one.target in names and not one.passed]
     if not failed:
-        return None
+        return _by_answers(measured, names)
     first = failed[0]
     whose = "its outputs are" if first.target == target else f"the outputs of {first.target} are"
     at = f"{first.shape} ({first.level})"
     why = first.reason or "they do not agree"
     more = f", and at {len(failed) - 1} more" if len(failed) > 1 else ""
     return _Decided("skip", f"{whose} not those of the uncompiled model at {at}: {why}{more}")
+
+
+def _by_answers(measured: Measured, names: tuple[str, ...]) -> _Decided | None:
+    """Answers of the whole engine that failed speak against every target that was compiled in it."""
+    for one in measured.answers:
+        if not one.passed and one.target in (*names, *_WHOLES):
+            return _Decided("skip", f"the engine's answers are not those of the uncompiled model: {one.reason}")
+    return None
 
 
 def _by_kind(measured: Measured, target: str, time: Estimate | None) -> _Decided | None:
@@ -126,6 +134,9 @@ def _by_speed(measured: Measured, target: str, time: Estimate, encoder: Estimate
 
 
 def _in_noise(measured: Measured, target: str, time: Estimate, encoder: Estimate | None) -> _Decided:
+    late = _too_late(measured, target, time)
+    if late:
+        return _Decided("skip", f"{_measured(time)}: {late}")
     most = time.saved.high or 0.0
     if encoder is not None and target not in _WHOLES and most < NEGLIGIBLE * encoder.value[0]:
         at_best = f"at best {seconds(most)} of the encoder's {seconds(float(encoder.value[0]))}"
@@ -143,7 +154,7 @@ def _in_noise(measured: Measured, target: str, time: Estimate, encoder: Estimate
 
 
 def _too_late(measured: Measured, target: str, time: Estimate) -> str:
-    """Whether the planned run ends before even a warm cache has paid."""
+    """That the planned run ends before compiling has paid, even with a warm cache and at the upper bound; else nothing."""
     if measured.rows is None:
         return ""
     per_row = scaled(time.saved, units_per_row(measured, time.shapes))
@@ -151,8 +162,10 @@ def _too_late(measured: Measured, target: str, time: Estimate) -> str:
     nets = {cache: net_gain(cost, per_row, measured.rows) for cache, cost in costs.items() if cost is not None}
     if "warm" not in nets or not all(ahead(net) is False for net in nets.values()):
         return ""
-    paid = break_evens(measured, [target], time.saved, time.shapes)["warm"]
-    return f"it has paid after {rows(paid)} even with a warm cache, and the run has {measured.rows:,}"
+    least = -(nets["warm"].high or 0.0)
+    return (
+        f"a run of {measured.rows:,} rows does not pay for compiling it: it loses {seconds(least)} at least, even warm"
+    )
 
 
 def _measured(time: Estimate) -> str:

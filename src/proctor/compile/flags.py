@@ -14,6 +14,7 @@ from proctor.compile.words import counted, listed, times
 
 _COLD = 1.5
 """A first measured round this much slower than the median of the others was not warm."""
+_MOSTLY = 2 / 3
 _COVERED = 0.995
 
 
@@ -87,9 +88,8 @@ def _timings(measured: Measured, estimates: dict[str, Estimate]) -> Iterator[str
     if bare:
         yield f"no warm-up is recorded for {listed(bare)}: first calls may be among the measured ones"
     for target in timed:
-        cold = _first_rounds(measured.timings, target)
-        if cold > _COLD:
-            yield f"{target}: the first measured round takes {times(cold)} the others: the warm-up was too short"
+        for arm, cold in _cold_starts(measured.timings, target).items():
+            yield f"{target}: the first measured round ({arm}) takes {times(cold)} the others: the warm-up was too short"
         lost = _unpaired(measured.timings, target)
         if lost:
             yield f"{target}: left out, with one arm only: {counted(lost, 'round')}"
@@ -101,14 +101,20 @@ def _timings(measured: Measured, estimates: dict[str, Estimate]) -> Iterator[str
         yield f"timed by different clocks: {listed(sorted(clocks))}"
 
 
-def _first_rounds(timings: tuple[Timing, ...], target: str) -> float:
-    """How much slower than the rest the first round is: the median over processes and shapes, from three rounds on."""
-    ratios = []
-    for by_shape in paired(timings, target).values():
-        for pairs in by_shape.values():
-            rest = np.median(pairs[1:], axis=0) if len(pairs) >= 3 else np.zeros(2)
-            ratios += [(pairs[0] / rest).max()] if rest.min() > 0 else []
-    return float(np.median(ratios)) if ratios else 0.0
+def _cold_starts(timings: tuple[Timing, ...], target: str) -> dict[str, float]:
+    """By arm, how much slower than the median of the rest its first round is, where it is so nearly everywhere.
+
+    That is: the median over processes and shapes with three rounds or more is above `_COLD`, and in most of them no
+    other round is as slow. A round that is slow for another reason is seldom always the first.
+    """
+    cells = [pairs for by in paired(timings, target).values() for pairs in by.values() if len(pairs) >= 3]
+    rest = [np.median(pairs[1:], axis=0) for pairs in cells]
+    if not cells or min(one.min() for one in rest) <= 0:
+        return {}
+    factor = np.median([pairs[0] / one for pairs, one in zip(cells, rest, strict=True)], axis=0)
+    slowest = np.mean([pairs[0] > pairs[1:].max(axis=0) for pairs in cells], axis=0)
+    arms = zip(("eager", "compiled"), factor, slowest, strict=True)
+    return {arm: float(by) for arm, by, share in arms if by > _COLD and share >= _MOSTLY}
 
 
 def _unpaired(timings: tuple[Timing, ...], target: str) -> int:
@@ -121,6 +127,8 @@ def _answers(measured: Measured) -> Iterator[str]:
     for one in measured.answers:
         if one.changed:
             yield f"{one.target}: {len(one.changed)} of {one.probes} answers to probes differ when it is compiled"
+        if not one.passed:
+            yield f"{one.target}: the answers do not pass: {one.reason}"
         if not (one.steady_eager and one.steady_compiled):
             yield f"{one.target}: an arm does not repeat its own answers, so they tell nothing of the other"
 

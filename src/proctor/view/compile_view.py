@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple
 
-from proctor.compile.model import Agreement, Compilation, Finding, Measured, Subset, Verdict
+from proctor.compile.model import Agreement, Compilation, Finding, Measured, ProbeAnswers, Subset, Verdict
 from proctor.compile.verdict import exit_code
 from proctor.compile.words import listed, relative, rows, seconds, seconds_between, times_between, verb_and_seconds
 from proctor.view.charts.forest import Chart, Factor, forest_chart
@@ -87,7 +89,7 @@ class CompileView:
         subsets: as (targets, of the encoder, saved).
         cost_of: what the planned run would compile.
         overheads: of a compiled call, as (target, seconds, kernels or operators eager, compiled).
-        probes: answers of whole engines that differ, as (target, of how many, request, eager, compiled).
+        probes: answers of whole engines that differ, as (target, of how many, request, eager, compiled, nats apart).
     """
 
     name: str
@@ -109,7 +111,7 @@ class CompileView:
     shapes: list[ShapeLine]
     warm_ups: list[WarmUp]
     agreements: list[AgreementLine]
-    probes: list[tuple[str, int, str, str, str]]
+    probes: list[tuple[str, int, str, str, str, str]]
     notes: tuple[str, ...]
 
 
@@ -141,7 +143,7 @@ def gather(measured: Measured, verdict: Verdict) -> CompileView:
         shapes=shape_lines(measured),
         warm_ups=warm_ups(measured),
         agreements=[_agreement(one) for one in measured.agreements],
-        probes=[(one.target, one.probes, *answers) for one in measured.answers for answers in one.changed],
+        probes=[line for one in measured.answers for line in _probes(one)],
         notes=measured.notes,
     )
 
@@ -222,6 +224,12 @@ def _agreement(one: Agreement) -> AgreementLine:
         passed=one.passed,
         reason="; ".join(filter(None, (one.reason, again))),
     )
+
+
+def _probes(one: ProbeAnswers) -> Iterator[tuple[str, int, str, str, str, str]]:
+    """Changed answers, each with how far apart the two likeliest tokens were."""
+    for answers, margin in zip_longest(one.changed, one.margins[: len(one.changed)]):
+        yield one.target, one.probes, *answers, NOTHING if margin is None else f"{margin:.2g}"
 
 
 def _error(value: float | None) -> str:
