@@ -20,7 +20,9 @@ def sentence(measured: Measured, found: Verdict) -> str:
         )
     open_ = [one for one in found.findings if one.decision == "inconclusive"]
     if open_:
-        return f"Could not tell. {_named(open_[0])}{_others(open_[1:])}."
+        first = _foremost(measured, open_)
+        rest = [one for one in open_ if one is not first]
+        return f"Could not tell. {_named(first)}{_others(rest)}{_planned(measured, found)}."
     return f"Do not compile. {_losing(found)}."
 
 
@@ -70,6 +72,12 @@ def _gains(net: Interval) -> str:
 
 def _sure(worth: bool | None, net: Interval) -> str:
     return " (which is not certain)" if worth is None and net.low is not None else ""
+
+
+def _foremost(measured: Measured, findings: list[Finding]) -> Finding:
+    """Of what is open, the target that may save most."""
+    targets = [one for one in findings if one.target in measured.targets] or findings
+    return max(targets, key=lambda one: (one.saved.high or one.saved.value) if one.saved else 0.0)
 
 
 def _others(findings: list[Finding]) -> str:
