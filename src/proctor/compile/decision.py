@@ -154,7 +154,7 @@ def _in_noise(measured: Measured, target: str, time: Estimate, encoder: Estimate
 
 
 def _too_late(measured: Measured, target: str, time: Estimate) -> str:
-    """That the planned run ends before compiling has paid, even with a warm cache and at the upper bound; else nothing."""
+    """That the planned run ends before compiling has paid, even warm and at the upper bound; empty where it may pay."""
     if measured.rows is None:
         return ""
     per_row = scaled(time.saved, units_per_row(measured, time.shapes))
@@ -162,10 +162,8 @@ def _too_late(measured: Measured, target: str, time: Estimate) -> str:
     nets = {cache: net_gain(cost, per_row, measured.rows) for cache, cost in costs.items() if cost is not None}
     if "warm" not in nets or not all(ahead(net) is False for net in nets.values()):
         return ""
-    least = -(nets["warm"].high or 0.0)
-    return (
-        f"a run of {measured.rows:,} rows does not pay for compiling it: it loses {seconds(least)} at least, even warm"
-    )
+    loses = f"it loses {seconds(-(nets['warm'].high or 0.0))} at least, even with a warm cache"
+    return f"a run of {measured.rows:,} rows does not pay for compiling it: {loses}"
 
 
 def _measured(time: Estimate) -> str:

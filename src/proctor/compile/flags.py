@@ -89,7 +89,8 @@ def _timings(measured: Measured, estimates: dict[str, Estimate]) -> Iterator[str
         yield f"no warm-up is recorded for {listed(bare)}: first calls may be among the measured ones"
     for target in timed:
         for arm, cold in _cold_starts(measured.timings, target).items():
-            yield f"{target}: the first measured round ({arm}) takes {times(cold)} the others: the warm-up was too short"
+            first = f"the first measured round ({arm}) takes {times(cold)} the others"
+            yield f"{target}: {first}: the warm-up was too short"
         lost = _unpaired(measured.timings, target)
         if lost:
             yield f"{target}: left out, with one arm only: {counted(lost, 'round')}"
