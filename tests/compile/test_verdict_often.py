@@ -168,7 +168,13 @@ seconds = st.floats(1e-9, 1e5)
 lines = st.lists(st.text(max_size=5), max_size=2).map(tuple)
 timings = st.builds(Timing, names, shapes, arms, small, st.integers(-2, 4), seconds, st.integers(1, 9))
 compilations = st.builds(
-    Compilation, names, small, st.sampled_from(["cold", "warm"]), st.floats(-1, 1e5), small, lines, lines, lines
+    Compilation,
+    names,
+    small,
+    st.sampled_from(["cold", "warm"]),
+    st.floats(-1, 1e5),
+    st.none() | small,
+    *[lines] * 3,
 )
 share = st.floats(0, 1)
 agreements = st.builds(

@@ -99,6 +99,7 @@ def test_single_figures_are_shown_without_intervals(tmp_path: Path) -> None:
     assert "Could not tell Nothing can be concluded: everything was seen in one process only" in words
     assert "exit code 3" in words
     assert "More than the share allows" in words
+    assert "answers 0 cold 12.9 s graphs are not known" in words
     assert "answers 12,787 rows \u2013" in words
     assert "loses 4.22 s: by the bare values, without an interval" in words
     assert "in no target the encoder less its targets 88.8 ms 88.8 ms" in words

@@ -192,8 +192,9 @@ def _net(verdict: Verdict, cache: str) -> Net:
 
 
 def _compilation(one: Compilation) -> CompilationLine:
-    counts = (("graph", one.graphs), ("break", len(one.breaks)), ("recompile", len(one.recompiles)))
+    counts = (("graph", one.graphs or 0), ("break", len(one.breaks)), ("recompile", len(one.recompiles)))
     told = [f"{number} {what}{'' if number == 1 else 's'}" for what, number in counts if number is not None]
+    told = ["graphs are not known"] if one.graphs is None else told
     told += [f"{len(one.fallbacks)} fell back to eager"] if one.fallbacks else []
     looked_up = one.cache_hits + one.cache_misses
     return CompilationLine(
