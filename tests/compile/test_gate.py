@@ -168,6 +168,31 @@ def test_where_float64_cannot_be_had_the_agreement_says_so() -> None:
     assert found[0].reason == ("no reference in higher precision: it does not run in float64: RuntimeError: no kernel")
 
 
+def test_a_target_that_is_not_compiled_is_said_to_have_been_compared_with_itself() -> None:
+    model = tower()
+    calls = caught(model, ["merger"])
+    with torch.compiler.set_stance("force_eager"):
+        found = gate_target(model, Target("merger", ("merger",)), calls, TRACED)
+    assert all(one.passed for one in found)
+    assert {one.reason for one in found} == {
+        "merger was not compiled: no graph was made, and both arms ran the same code"
+    }
+
+
+@pytest.mark.slow
+def test_a_limit_that_is_hit_leaves_a_part_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proctor.compile.gate._LIMIT", 1)
+    model = tower()
+    calls = caught(model, ["merger"])
+    how = Compile(dynamic=False, recompile_limit=2)
+    found = gate_target(model, Target("merger", ("merger",)), calls, TRACED, how)
+    assert all(one.passed for one in found)
+    assert all(one.reason.startswith("merger ran eagerly in part: recompile_limit of 2 was hit") for one in found)
+    monkeypatch.undo()
+    again = gate_target(model, Target("merger", ("merger",)), calls, TRACED, how)
+    assert {one.reason for one in again} == {""}
+
+
 def test_callables_can_be_compared_without_modules() -> None:
     wide = torch.linspace(-3, 3, 100, dtype=torch.float64)
     eager = wide.float()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,10 @@ def test_generated_code_in_bfloat16_has_other_bits_and_is_no_worse() -> None:
 
 
 @contextmanager
-def broken(module: Any, backend: Any) -> Iterator[None]:
+def broken(module: Any, backend: Any) -> Iterator[Callable[[], str]]:
     module.compile(backend=backend, dynamic=True)
     try:
-        yield
+        yield lambda: ""
     finally:
         module._compiled_call_impl = None
         torch.compiler.reset()

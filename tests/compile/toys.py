@@ -105,13 +105,13 @@ def switch(
     """Compiles the modules with PyTorch alone; `backends` stand in for those of some levels, or one for all."""
 
     @contextmanager
-    def compiled(level: str) -> Iterator[None]:
+    def compiled(level: str) -> Iterator[Callable[[], str]]:
         torch.compiler.reset()
         backend = backends if callable(backends) else backends.get(level, level)
         for module in modules:
             module.compile(backend=backend, dynamic=True, fullgraph=True)
         try:
-            yield
+            yield lambda: ""
         finally:
             for module in modules:
                 module._compiled_call_impl = None
@@ -124,11 +124,11 @@ def replacing(modules: Sequence[nn.Module], wrap: Callable[[Callable[..., Any]],
     """No compiler at all: while it is on, what `wrap` makes of a module's call runs in place of it."""
 
     @contextmanager
-    def compiled(level: str) -> Iterator[None]:
+    def compiled(level: str) -> Iterator[Callable[[], str]]:
         for module in modules:
             module._compiled_call_impl = wrap(module._call_impl)
         try:
-            yield
+            yield lambda: ""
         finally:
             for module in modules:
                 module._compiled_call_impl = None

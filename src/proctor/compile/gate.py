@@ -25,6 +25,7 @@ from proctor.compile.variants import given, variants
 if TYPE_CHECKING:
     from proctor.engines.compiling.settings import Compile
     from proctor.engines.compiling.targets import Target
+    from proctor.engines.compiling.watch import Watch
 
 __all__ = ["LEVELS", "Appears", "Switch", "agreement", "appears", "gate", "gate_target", "in_place", "judge"]
 
@@ -32,8 +33,11 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 """From the first to the last that a module goes through."""
 _LIMIT = 64
 """Graphs that a target may have here: beyond a limit it would run eagerly and agree with itself."""
-Switch = Callable[[Level], AbstractContextManager[None]]
-"""Compiles modules anew with the backend of this level; at the end of the block they run as they were written."""
+Switch = Callable[[Level], AbstractContextManager[Callable[[], str]]]
+"""Compiles modules anew with the backend of this level; at the end of the block they run as they were written.
+
+What the block is given says, when its calls are made, why they were not all calls of compiled code; empty if they were.
+"""
 
 
 class _Probe(NamedTuple):
@@ -125,14 +129,24 @@ def in_place(model: Any, targets: Sequence[Target], how: Compile | None = None) 
     limit = max(settings.recompile_limit, _LIMIT)
 
     @contextmanager
-    def switch(level: Level) -> Iterator[None]:
-        compile_in_place(model, targets, replace(settings, backend=level, recompile_limit=limit))
+    def switch(level: Level) -> Iterator[Callable[[], str]]:
+        watch = compile_in_place(model, targets, replace(settings, backend=level, recompile_limit=limit))
         try:
-            yield
+            yield lambda: _vacuous(watch)
         finally:
             undo(model, targets)
 
     return switch
+
+
+def _vacuous(watch: Watch) -> str:
+    """Why eager may have been compared with itself."""
+    for name, seen in watch.counters.items():
+        if seen.fallbacks:
+            return f"{name} ran eagerly in part: {seen.fallbacks[0]}"
+        if not seen.graphs:
+            return f"{name} was not compiled: no graph was made, and both arms ran the same code"
+    return ""
 
 
 def _probes(captured: Mapping[str, Sequence[Caught]]) -> list[_Probe]:
@@ -163,12 +177,14 @@ def _at_level(
     orders = [order, order[::-1]] if any(probe.left_out for probe in probes) else [order]
     found: dict[str, list[_Found]] = {}
     for some in orders:
-        with compiled(level):
+        with compiled(level) as trouble:
             outputs = [_output(probes[number].call) for number in [*some, *some]]
+            vacuous = trouble()
         for place, number in enumerate(some):
             probe = probes[number]
             both = [outputs[place], outputs[place + len(some)]]
             one = _compared(probe.eager, probe.steady, both, wide[number])
+            one = one._replace(remark=vacuous or one.remark)
             found.setdefault(probe.label, []).append(_explained(one, both[0], probe, probes))
     return [_summary(name, label, level, some) for label, some in found.items()]
 
