@@ -158,15 +158,20 @@ class Channel:
         Raises:
             TransferError: ``LATE``, ``DEAD``, ``CORRUPT``, ``MISMATCH``; or what an `Abort` said.
         """
-        while True:
-            if self._early:
-                return self._opened(self._early.popleft())
-            message = self._read()
-            if message is not None:
-                return self._opened(message)
-            if self._incoming.next_is_bytes:
-                raise self._error(Reason.MISMATCH, "bytes came where a message was due")
+        while (message := self.heard()) is None:
             self._wait(select.POLLIN, deadline, "nothing came until the deadline")
+        return message
+
+    def heard(self) -> Any | None:
+        """The next message, if all of it is here.
+
+        Raises:
+            TransferError: see `receive`, but for ``LATE``.
+        """
+        message = self._early.popleft() if self._early else self._read()
+        if message is None and self._incoming.next_is_bytes:
+            raise self._error(Reason.MISMATCH, "bytes came where a message was due")
+        return self._opened(message)
 
     def receive_bytes(self, target: memoryview, deadline: float) -> None:
         """Bytes of a bucket, all that `target` takes.

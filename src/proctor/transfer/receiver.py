@@ -183,20 +183,20 @@ class Receiver(Closing):
         return self._link
 
     def _hello(self, deadline: float) -> Hello | None:
-        """The next greeting; None at the deadline. Connections that end before theirs are passed over."""
+        """The next greeting; None at the deadline. Connections that end before theirs are passed over, and one that
+        has said a part of it gives way to the next, so that nobody who stops there keeps a publisher out."""
         while (channel := self._readable(deadline)) is not None:
             try:
-                message = channel.receive(deadline)
+                message = channel.heard()
             except TransferError as error:
                 if error.reason is Reason.DEAD or error.epoch is not None:
                     self._hang_up()
                     continue
-                if error.reason is Reason.LATE:
-                    return None
                 raise
-            if not isinstance(message, Hello):
-                raise TransferError(Reason.MISMATCH, f"{type(message).__name__} came where Hello was due")
-            return message
+            if message is not None:
+                if not isinstance(message, Hello):
+                    raise TransferError(Reason.MISMATCH, f"{type(message).__name__} came where Hello was due")
+                return message
         return None
 
     def _pass_over(self) -> None:
