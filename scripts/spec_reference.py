@@ -17,6 +17,7 @@ from proctor.spec import (
     Checkpoint,
     ClassificationTaskSpec,
     ColumnsSpec,
+    CometTrackerSpec,
     CompileSpec,
     DrivingTaskSpec,
     EffectSpec,
@@ -26,9 +27,11 @@ from proctor.spec import (
     ImageFolderSourceSpec,
     ImagesSpec,
     JsonlSourceSpec,
+    JsonlTrackerSpec,
     LanceSourceSpec,
     LimitsSpec,
     MdsSourceSpec,
+    MlflowTrackerSpec,
     NumericsSpec,
     OpenAIEngineSpec,
     ParquetSourceSpec,
@@ -41,9 +44,11 @@ from proctor.spec import (
     ScriptedEngineSpec,
     StorageSpec,
     StreamSpec,
+    TensorBoardTrackerSpec,
     TransformersEngineSpec,
     VllmCompileSpec,
     VllmEngineSpec,
+    WandbTrackerSpec,
     WebDatasetSourceSpec,
 )
 
@@ -82,6 +87,11 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("storage", StorageSpec),
     ("capacity", CapacitySpec),
     ("audit", AuditSpec),
+    ("trackers: kind: jsonl", JsonlTrackerSpec),
+    ("trackers: kind: tensorboard", TensorBoardTrackerSpec),
+    ("trackers: kind: mlflow", MlflowTrackerSpec),
+    ("trackers: kind: wandb", WandbTrackerSpec),
+    ("trackers: kind: comet", CometTrackerSpec),
 ]
 INTRO = """# The spec, key by key
 

@@ -40,6 +40,15 @@ from proctor.spec.task import (
     RegexTaskSpec,
     TaskSpec,
 )
+from proctor.spec.trackers import (
+    CometTrackerSpec,
+    JsonlTrackerSpec,
+    MlflowTrackerSpec,
+    TensorBoardTrackerSpec,
+    TrackerSpec,
+    WandbTrackerSpec,
+    tracker_name,
+)
 
 __all__ = [
     "AuditSpec",
@@ -47,6 +56,7 @@ __all__ = [
     "Checkpoint",
     "ClassificationTaskSpec",
     "ColumnsSpec",
+    "CometTrackerSpec",
     "CompileSpec",
     "Difference",
     "DrivingTaskSpec",
@@ -58,9 +68,11 @@ __all__ = [
     "ImageFolderSourceSpec",
     "ImagesSpec",
     "JsonlSourceSpec",
+    "JsonlTrackerSpec",
     "LanceSourceSpec",
     "LimitsSpec",
     "MdsSourceSpec",
+    "MlflowTrackerSpec",
     "NumericsSpec",
     "OpenAIEngineSpec",
     "ParquetSourceSpec",
@@ -75,9 +87,12 @@ __all__ = [
     "StorageSpec",
     "StreamSpec",
     "TaskSpec",
+    "TensorBoardTrackerSpec",
+    "TrackerSpec",
     "TransformersEngineSpec",
     "VllmCompileSpec",
     "VllmEngineSpec",
+    "WandbTrackerSpec",
     "WebDatasetSourceSpec",
     "anchored",
     "build_spec",
@@ -85,5 +100,6 @@ __all__ = [
     "dump_spec",
     "load_spec",
     "masked",
+    "tracker_name",
     "warnings_of",
 ]

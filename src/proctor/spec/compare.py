@@ -14,6 +14,7 @@ FREE_KEYS = (
     "storage",
     "capacity",
     "audit",
+    "trackers",
     "run_dir",
     "engine.replicas",
     "engine.cpus_per_replica",

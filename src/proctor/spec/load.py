@@ -14,6 +14,7 @@ from proctor.spec.explain import explain
 from proctor.spec.run import RunSpec
 from proctor.spec.source import MdsSourceSpec
 from proctor.spec.task import PythonTaskSpec
+from proctor.spec.trackers import FilesTrackerBase
 from proctor.spec.yamltext import Lines, parse_value, parse_yaml
 
 
@@ -113,7 +114,19 @@ def anchored(spec: RunSpec, base: Path) -> RunSpec:
     task = spec.task
     if isinstance(task, PythonTaskSpec):
         task = task.model_copy(update={"directory": anchor(task.directory)})
-    parts = {"run_dir": anchor(spec.run_dir), "source": source, "engine": engine, "task": task}
+    trackers = [
+        tracker.model_copy(update={"dir": anchor(tracker.dir)})
+        if isinstance(tracker, FilesTrackerBase) and tracker.dir is not None
+        else tracker
+        for tracker in spec.trackers
+    ]
+    parts = {
+        "run_dir": anchor(spec.run_dir),
+        "source": source,
+        "engine": engine,
+        "task": task,
+        "trackers": trackers,
+    }
     return spec.model_copy(update=parts)
 
 

@@ -13,6 +13,7 @@ from proctor.spec.images import ImagesSpec
 from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel, without_secrets
 from proctor.spec.source import SourceSpec
 from proctor.spec.task import TaskSpec
+from proctor.spec.trackers import TrackerSpec, tracker_name
 
 
 class SamplingSpec(SpecModel):
@@ -139,6 +140,8 @@ class RunSpec(SpecModel):
     no limits for a small run."""
     audit: AuditSpec | None = None
     """An audit of a sample of the rows before the run; its verdict stands in the run's report. Default: none."""
+    trackers: list[TrackerSpec] = []
+    """Experiment trackers that are told how the run goes. None of them can hold the run up or end it."""
 
     @property
     def engines_at_once(self) -> int:
@@ -153,6 +156,14 @@ class RunSpec(SpecModel):
             known = ", ".join(f"{name}://" for name in WRITABLE)
             raise ValueError(f"a run directory is a local directory or one of {known}")
         return without_secrets(value) if found else value
+
+    @field_validator("trackers")
+    @classmethod
+    def _differ_by_name(cls, value: list[TrackerSpec]) -> list[TrackerSpec]:
+        names = [tracker_name(tracker) for tracker in value]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two trackers are named {twice[0]!r}: give each a name of its own")
+        return value
 
     @model_validator(mode="after")
     def _one_order_of_checkpoints(self) -> RunSpec:

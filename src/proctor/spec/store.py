@@ -27,7 +27,7 @@ def dump_spec(spec: RunSpec) -> str:
 def masked(value: Any, *, secret: bool = False) -> Any:
     """A copy of plain data in which the values of secret-looking keys, and secrets inside URLs, are masked."""
     if isinstance(value, dict):
-        return {key: masked(inner, secret=secret or _is_secret(str(key))) for key, inner in value.items()}
+        return {key: masked(inner, secret=secret or is_secret(str(key))) for key, inner in value.items()}
     if isinstance(value, list):
         return [masked(inner, secret=secret) for inner in value]
     if isinstance(value, str):
@@ -35,11 +35,11 @@ def masked(value: Any, *, secret: bool = False) -> Any:
     return value
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
     """Whether `name` (``HF_TOKEN``, ``clientSecret``, ``api-key-2``) is that of something nobody else should read."""
     words = [word.lower() for word in _WORD.findall(name)]
     return bool(words) and (words[-1] in _SECRET_LAST_WORDS or not _SECRET_WORDS.isdisjoint(words))
 
 
 def _parameter(found: re.Match[str]) -> str:
-    return f"{found[1]}={MASK}" if "://" in found.string and _is_secret(found[1]) else found[0]
+    return f"{found[1]}={MASK}" if "://" in found.string and is_secret(found[1]) else found[0]
