@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from proctor.trackers.backends.base import Backend, Refused
+from proctor.trackers.backends.base import Backend, RefusedError
 from proctor.trackers.messages import Batch, Failed, Finish, Finished, Open, Ready, Reply, Request, Taken
 from proctor.trackers.processes import MARK, end_marked
 from proctor.trackers.redaction import redacted
@@ -62,12 +62,12 @@ def send(backend: Backend, batch: Batch) -> Taken:
     upto = batch.entries[-1].n
     try:
         return Taken(upto, backend.send(batch.entries))
-    except Refused:
+    except RefusedError:
         arrived, refused = True, {}
         for entry in batch.entries:
             try:
                 arrived = backend.send([entry]) and arrived
-            except Refused as error:
+            except RefusedError as error:
                 refused[entry.n] = redacted(str(error))
         return Taken(upto, arrived, refused)
 

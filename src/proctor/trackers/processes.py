@@ -15,7 +15,7 @@ _SECONDS = 5.0
 
 
 def end_marked(mark: str, leader: int, *, spare: int | None = None) -> None:
-    """Kills the process group of `leader` and every process that carries `mark`, and waits a little until they are gone.
+    """Kills the process group of `leader` and all that carry `mark`, and waits a little until they are gone.
 
     Args:
         mark: value of `MARK`.

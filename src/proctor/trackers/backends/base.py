@@ -7,7 +7,7 @@ from typing import Protocol
 from proctor.trackers.entries import Entry
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The tracker will never take this, however often it is tried."""
 
 
@@ -21,7 +21,7 @@ class Backend(Protocol):
             Whether they, and all before, are known to be where they belong.
 
         Raises:
-            Refused: the tracker takes one of them under no circumstances.
+            RefusedError: the tracker takes one of them under no circumstances.
         """
 
     def finish(self, ok: bool | None) -> None:

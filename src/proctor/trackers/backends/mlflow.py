@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from proctor.trackers.backends.base import Backend, Refused
+from proctor.trackers.backends.base import Backend, RefusedError
 from proctor.trackers.entries import Entry, numbers, texts
 from proctor.trackers.messages import Open
 
@@ -81,7 +81,7 @@ class _Run:
                 self._client.log_batch(self._id, tags=part)
         except MlflowException as error:
             if error.error_code in _REFUSALS:
-                raise Refused(str(error)) from error
+                raise RefusedError(str(error)) from error
             raise
         return True
 

@@ -37,5 +37,5 @@ class _Run:
         self._writer.flush()
         return True
 
-    def finish(self, ok: bool | None) -> None:
+    def finish(self, ok: bool | None) -> None:  # noqa: ARG002 (a directory has no state)
         self._writer.close()
