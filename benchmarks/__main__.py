@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).with_name("results")
-NAMES = ("mds", "remote", "decode", "pipeline", "overhead", "driver_memory", "traces", "transfer")
+NAMES = ("mds", "remote", "decode", "pipeline", "overhead", "driver_memory", "traces", "transfer", "compile")
 PACKAGES = ("proctor", "numpy", "pyarrow", "ray", "pillow", "duckdb")
 
 
