@@ -15,9 +15,9 @@ from proctor.compile.verdict import verdict
 from proctor.demo.dataset import write_dataset
 from proctor.rows import UserError
 from proctor.spec import RunSpec, build_spec
-from tests.engines.conftest import trained_model
+from tests.engines.conftest import trained_model, vllm_python
 
-__all__ = ["trained_model"]  # fixture
+__all__ = ["trained_model", "vllm_python"]  # fixtures
 TARGETS = ["patch_embed", "blocks", "deepstack_mergers", "merger"]
 pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.timeout(900)]
 
@@ -160,6 +160,16 @@ def test_explaining_names_the_lines_that_break_a_graph(folder: Path, trained_mod
 def test_an_engine_without_an_encoder_of_its_own_is_refused(folder: Path) -> None:
     with pytest.raises(UserError, match="has no vision encoder that could be compiled"):
         measure(spec_of(folder, "anything", kind="scripted"))
+
+
+@pytest.mark.vllm
+def test_vllm_on_a_cpu_is_refused_before_anything_is_started(
+    folder: Path, trained_model: Path, vllm_python: Path
+) -> None:
+    steps: list[Advance] = []
+    with pytest.raises(UserError, match="vLLM's CPU build fails at the first image when its encoder is compiled"):
+        measure(spec_of(folder, trained_model, kind="vllm", python=str(vllm_python)), Options(sample=4), steps.append)
+    assert [step.doing for step in steps] == ["asking the engine whether it can"]
 
 
 def test_inductor_finds_its_own_graphs_again(folder: Path, trained_model: Path) -> None:

@@ -24,6 +24,7 @@ from proctor.engines.compiling.settings import Compile, EncoderSwitches
 from proctor.engines.config import engine_config, environment
 from proctor.rows import Event, UserError
 from proctor.spec import Checkpoint, RunSpec
+from proctor.supervise import preflight
 from proctor.supervise.asking import Asking, EngineOrder, supervised
 
 __all__ = ["Advance", "Options", "Progress", "checkpoint_of", "explain", "measure"]
@@ -163,6 +164,8 @@ def _measure_whole(
     switches = config.encoder or EncoderSwitches(encoder=True)
     python, env = environment(spec.engine)
     limits = spec.limits
+    progress(Advance(0, options.processes, "asking the engine whether it can"))
+    preflight(replace(config, encoder=switches), python, env)
     beside = float(str(config.options.get("gpu_memory_utilization", MOST_OF_A_GPU))) <= HALF_OF_A_GPU
     if not beside:
         told.note([f"engines ran one after another: there is room for two with gpu_memory_utilization {HALF_OF_A_GPU}"])
