@@ -92,7 +92,7 @@ def _counts(side: Side, tally: Tally, rules: Rules) -> list[Checked]:
     if rules.max_error_rate is not None:
         limit = f"error rate <= {rules.max_error_rate:g}"
         checked.append(exact(side.label, limit, tally.error_rate, rules.max_error_rate))
-    if side.source is None:
+    if side.source is None and checked:
         why = "no source.json: how many rows there should be is not known"
         checked.append(Checked(side.label, "rows expected are known", "cannot be judged", why=why))
     if tally.odd:
