@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 import proctor
-from proctor.cli import audit, compare, curve, demo, gate, mds, plan, records, report, run, trace
+from proctor.cli import audit, compare, curve, demo, gate, mds, plan, records, report, run, trace, tracker
 from proctor.cli.compile import app as compile_app
 from proctor.cli.output import escaped, stderr
 from proctor.rows import UserError
@@ -36,6 +36,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(compile_app, name="compile")
 app.add_typer(mds.app, name="mds")
 app.add_typer(trace.app, name="trace")
+app.add_typer(tracker.app, name="tracker")
 
 
 def _version(wanted: bool) -> None:

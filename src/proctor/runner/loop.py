@@ -34,6 +34,7 @@ from proctor.runner.snapshot import Observer, quiet
 from proctor.runner.stoppable import Stopped
 from proctor.runner.stream import stream, tally_of
 from proctor.runner.together import answer_together
+from proctor.runner.tracked import Tracked
 from proctor.runner.watch import WatchedSweep
 from proctor.spec import RunSpec
 
@@ -56,22 +57,24 @@ def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Ob
     asked = Exam.of(spec)
     check(asked, fresh=fresh)
     exam, plan = planned(asked, force=force)
-    tracker = Tracker(exam, observer)
-    with exam.run.locked(tracker.lose) as lease:
+    tracked = Tracked(exam)
+    tracker = Tracker(exam, tracked.beside(observer))
+    with exam.run.locked(tracked.or_lose(tracker.lose)) as lease:
         begin(asked, fresh=fresh)
         if plan is not None:
             exam.run.write("plan", plan.to_json())
         if lease.before is not None:
             exam.run.append_event(Event("lease.taken_over", message=f"from {lease.before}, which is dead"))
-        interrupted = False
-        try:
-            with interruptible():
-                evaluate(exam, tracker)
-        except KeyboardInterrupt:
-            interrupted = True
-        except (OSError, RayError) as error:
-            tracker.reasons["run"] = f"ended early: {told(error)}"
-        return conclude(exam, tracker, interrupted=interrupted)
+        with tracked.telling():
+            interrupted = False
+            try:
+                with interruptible():
+                    evaluate(exam, tracker)
+            except KeyboardInterrupt:
+                interrupted = True
+            except (OSError, RayError) as error:
+                tracker.reasons["run"] = f"ended early: {told(error)}"
+            return tracked.ended(conclude(exam, tracker, interrupted=interrupted))
 
 
 def evaluate(exam: Exam, tracker: Tracker) -> None:
