@@ -130,6 +130,12 @@ def test_no_name_can_speak_for_the_page(tmp_path: Path) -> None:
     assert "\u202e" not in page.text
 
 
+def test_the_headline_is_not_said_twice(tmp_path: Path) -> None:
+    found = verdict(replace(bench(), rows=20))
+    assert found.sentence.startswith("Do not compile. End to end: ")
+    assert "Do not compile End to end: " in shown(replace(bench(), rows=20), tmp_path).words()
+
+
 def test_an_empty_bench_gets_a_short_page(tmp_path: Path) -> None:
     page = shown(Measured(subject={}, targets={}, shapes=()), tmp_path)
     assert page.problems == []

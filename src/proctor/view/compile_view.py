@@ -84,6 +84,7 @@ class CompileView:
     """A bench as its page shows it.
 
     Attributes:
+        sentence: the verdict's, without what the headline says already.
         facts: what was measured and where, as (label, value).
         unaccounted: seconds eager and compiled that lie in no target; None where that is not known.
         subsets: as (targets, of the encoder, saved).
@@ -95,6 +96,7 @@ class CompileView:
     name: str
     tone: Tone
     headline: str
+    sentence: str
     exit_code: int
     verdict: Verdict
     facts: list[tuple[str, str]]
@@ -124,6 +126,7 @@ def gather(measured: Measured, verdict: Verdict) -> CompileView:
         name=f"{measured.subject.get('model', 'A model')} on {measured.subject.get('engine', 'an engine')}",
         tone=tone,
         headline=headline,
+        sentence=verdict.sentence.removeprefix(f"{headline}. "),
         exit_code=code,
         verdict=verdict,
         facts=[(str(name), _said(value)) for name, value in measured.subject.items()],
