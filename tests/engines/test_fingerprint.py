@@ -168,3 +168,17 @@ def test_a_fingerprint_with_a_flipped_bit_is_none_or_the_same(tmp_path: Path) ->
         damaged[place] ^= 1
         (tmp_path / "k.json").write_bytes(damaged)
         assert store.get("k") in (None, told()), place
+
+
+def test_answers_of_blanks_are_told_apart_by_their_tokens_and_log_probabilities() -> None:
+    def of(probability: float, token: int = 7) -> Fingerprint:
+        blank = Failure(ErrorKind.INFER_EMPTY, "blank")
+        return fingerprint_of(
+            Response(request.id, failure=blank, token_ids=(token,), logprobs=(probability,)) for _, request in probes()
+        )
+
+    assert differences(of(-1.0), of(-1.0)) == ""
+    assert "log-probability 0 is -2, not -1" in differences(of(-1.0), of(-2.0))
+    assert "token 0 is 8, not 7" in differences(of(-1.0), of(-1.0, 8))
+    assert differences(of(float("nan")), of(float("nan"))) == ""
+    assert "log-probability 0 is nan" in differences(of(-1.0), of(float("nan")))

@@ -127,7 +127,8 @@ def test_a_checkpoint_that_has_vanished_is_started_and_nothing_is_kept(course: C
     course.hot._ahead.weights()
     del course.disk.content["b"]
     course.hot.to(course.b)
-    assert "cannot be read ahead: UserError: b: not there" in course.one.events[-2].message
+    skipped = [event.message for event in course.one.events if event.kind == "engine.swap_skipped"]
+    assert "cannot be read ahead: UserError: b: not there" in skipped[-1]
     assert course.count("engine.swapped") == 1
 
 
@@ -165,3 +166,15 @@ def test_a_fingerprint_under_another_name_is_none(course: Course) -> None:
     assert store.get(other.removesuffix(".json")) is not None
     course.serve(course.a, course.b, course.a)
     assert course.count("engine.unsteady") == 0
+
+
+def test_probes_that_get_no_answer_at_all_prove_nothing(supervise: Start, tmp_path: Path) -> None:
+    """Every checkpoint would have the same fingerprint, and a swap that changes nothing would count."""
+    course = Course(supervise, tmp_path, swap="stale")
+    for config in (course.a, course.b):
+        config.options["answer"] = "  "
+    for config in (course.a, course.b, course.a, course.b):
+        course.hot.to(config)
+    assert course.known() == 0
+    assert course.count("engine.swapped") == 0
+    assert course.one.supervisor.counters.starts == 4

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proctor.rows import UserError
 from proctor.transfer.devices.cpu import CpuDevice
 from proctor.transfer.devices.virtual import Order, VirtualDevice
 from proctor.transfer.errors import Reason, TransferError
@@ -188,3 +189,26 @@ def test_packing_makes_no_copy_of_a_tensor() -> None:
         tracemalloc.stop()
     assert peak == 0
     assert python_peak < 1 << 17
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({3: torch.ones(2)}, "the name 3 is no text"),
+        ({None: torch.ones(2)}, "the name None is no text"),
+        ({"a\ud800": torch.ones(2)}, "is no text"),
+        ({"a": [1, 2]}, "a: cannot be transferred: it is a list"),
+        ({"a": None}, "it is a NoneType"),
+        ({"a": torch.ones(2).to_sparse()}, "torch.sparse_coo"),
+        ({"a": torch.empty(2, device="meta")}, "device meta"),
+    ],
+)
+def test_what_is_no_state_dict_is_refused_by_name(tensors: dict[str, torch.Tensor], message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        plan(tensors)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["", "../../x", "a\0b", "a\nb", "\u202eabc", "é", "x" * 100_000])
+def test_names_may_be_any_text(name: str) -> None:
+    assert [*plan({name: torch.ones(2)}).manifest.names] == [name]

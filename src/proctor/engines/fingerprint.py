@@ -44,7 +44,8 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
             tells none. An engine in float64 is rounded to float32 here.
         prompt_tokens: length of the prompt, if the engine tells it: tokenizer, template and image processor show in it.
         failure: kind of the failure: a probe that an engine refuses, because the model takes no images or so short a
-            prompt only, has to be refused after the swap, too.
+            prompt only, has to be refused after the swap, too. Where the model has answered nevertheless, with blanks
+            only, tokens and log-probabilities are there: checkpoints differ in those.
     """
 
     probe: str
@@ -151,8 +152,6 @@ def key(
 
 
 def _answer(name: str, response: Response) -> ProbeAnswer:
-    if response.failure is not None:
-        return ProbeAnswer(name, failure=response.failure.kind.value)
     told = response.logprobs
     return ProbeAnswer(
         probe=name,
@@ -160,6 +159,7 @@ def _answer(name: str, response: Response) -> ProbeAnswer:
         token_ids=response.token_ids,
         logprobs=None if told is None else tuple(map(_bits, told)),
         prompt_tokens=response.prompt_tokens,
+        failure="" if response.failure is None else response.failure.kind.value,
     )
 
 

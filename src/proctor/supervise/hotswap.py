@@ -237,7 +237,8 @@ class HotSwap:
 
 
 def record(store: FingerprintStore, name: str, found: Fingerprint) -> str:
-    """Stores the fingerprint of an engine that was started, unless it shows the engine at fault.
+    """Stores the fingerprint of an engine that was started, unless it shows the engine at fault, or no probe was
+    answered at all: then every checkpoint would have the same.
 
     Returns:
         What differs from one that another engine has stored; empty if nothing does.
@@ -245,12 +246,12 @@ def record(store: FingerprintStore, name: str, found: Fingerprint) -> str:
     Raises:
         OSError: storage fails.
     """
-    if not all(map(_says_something, found.answers)):
+    if not all(map(_is_the_checkpoints, found.answers)) or not any(a.token_ids or a.text for a in found.answers):
         return ""
     return differences(store.put(name, found), found)
 
 
-def _says_something(answer: ProbeAnswer) -> bool:
+def _is_the_checkpoints(answer: ProbeAnswer) -> bool:
     return not answer.failure or answer.failure in _STEADY_FAILURES
 
 

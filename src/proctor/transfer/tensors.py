@@ -61,7 +61,8 @@ def plan(tensors: Mapping[str, torch.Tensor], *, by_name: bool = False) -> Plan:
         by_name: places in the order of the names, so that they do not depend on the order of the dict.
 
     Raises:
-        UserError: a tensor that is not plain memory: sparse, quantized by torch, ``meta``, of an unknown dtype.
+        UserError: a name that is no text, something that is no tensor, or a tensor that is not plain memory: sparse,
+            quantized by torch, ``meta``, of an unknown dtype.
     """
     owners: dict[tuple[Any, ...], str] = {}
     aliases: dict[str, str] = {}
@@ -122,8 +123,12 @@ def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _refuse_odd(name: str, tensor: torch.Tensor) -> None:
+    if not isinstance(name, str) or not (name.isascii() or name.encode(errors="replace").decode() == name):
+        raise UserError(f"the name {name!r} is no text", fix="name tensors as a state dict does")
     odd = ""
-    if tensor.layout != torch.strided:
+    if not isinstance(tensor, torch.Tensor):
+        odd = f"it is a {type(tensor).__name__}"
+    elif tensor.layout != torch.strided:
         odd = f"its layout is {tensor.layout}"
     elif tensor.dtype not in NAMES:
         odd = f"its type is {tensor.dtype}"
