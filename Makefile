@@ -2,18 +2,19 @@
 PYTHON ?= python3
 VENV := .venv
 VLLM := .venv-vllm
+MLFLOW := .venv-mlflow
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: setup setup-vllm demo test bench faults scale soak lint docs clean help
+.PHONY: setup setup-vllm setup-mlflow demo test bench faults scale soak lint docs clean help
 
 help:
 	@echo "make setup   the environment, in $(VENV)"
 	@echo "make demo    set up, then evaluate four checkpoints of a tiny model over 2,000 scenes, with faults planted"
-	@echo "make test    set up (vLLM's CPU build too), then run every test"
+	@echo "make test    set up (vLLM's CPU build and an MLflow server too), then run every test"
 	@echo "make lint    formatting, style, types, import floors, dependencies, docs"
 	@echo "make bench   run the benchmarks (one: make bench ONLY=mds)"
 	@echo "make faults  the fault matrix (a part: make faults ONLY=\"engine.segfault data.image\" SYSTEMS=proctor)"
@@ -32,13 +33,19 @@ $(VLLM)/.done: pyproject.toml scripts/setup_env.py
 	$(PYTHON) scripts/setup_env.py vllm $(VLLM)
 	@touch $@
 
+setup-mlflow: $(MLFLOW)/.done
+
+$(MLFLOW)/.done: scripts/setup_env.py
+	$(PYTHON) scripts/setup_env.py mlflow $(MLFLOW)
+	@touch $@
+
 demo: setup
 	$(BIN)/proctor demo --out demo-run
 	@echo "demo done: open demo-run/run/report.html"
 
 # Several at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start. Tests
 # with a Ray of their own come last, two at a time: each is a dozen processes.
-test: setup setup-vllm
+test: setup setup-vllm setup-mlflow
 ifdef PYTEST_ARGS
 	$(BIN)/pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
 else
@@ -72,4 +79,4 @@ docs: setup
 	$(BIN)/mkdocs serve
 
 clean:
-	rm -rf $(VENV) $(VLLM) demo-run site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VLLM) $(MLFLOW) demo-run site .mypy_cache .ruff_cache .pytest_cache

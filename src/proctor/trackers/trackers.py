@@ -43,7 +43,7 @@ class Trackers:
         self._due = [0.0] * len(specs)
 
     def params(self, values: Mapping[str, Value]) -> None:
-        """What the run was set to."""
+        """What the run was set to. A resumed run keeps those it began with: most trackers let nobody change them."""
         for outlet in self._outlets:
             outlet.put("params", 0, values)
 
