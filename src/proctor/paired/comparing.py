@@ -124,8 +124,9 @@ def _plan(a: Side, b: Side, types: Sequence[dict[str, str]], wish: Wish) -> tupl
         headline = _named(wish.metric, measures)
     cluster = None if wish.cluster is None else Cluster.of(wish.cluster)
     if cluster is not None and cluster.column not in shared:
-        known = ", ".join(name for name in shared if name not in ("filename", "file_row_number"))
-        raise UserError(f"no column {cluster.column!r} in the records", where="--cluster", fix=f"one of {known}")
+        raise UserError(
+            f"no column {cluster.column!r} in the records", where="--cluster", fix=f"one of {', '.join(shared)}"
+        )
     chosen = next((measure for measure in measures if measure.name == headline), None)
     return Plan(wish.by == "sample-id", measures, chosen, cluster, wish.strict), headline
 

@@ -17,6 +17,7 @@ from proctor.rows import UserError
 
 _MEMORY = "400MB"
 _NEEDED = ("row_id", "checkpoint", "sample_id", "answer", "error_kind", "parse_error", "target")
+_PLACES = ("filename", "file_row_number")
 STONE = f"ends_with(filename, '{TOMBSTONE_SUFFIX}')"
 """SQL: whether a record is a tombstone."""
 _FIRST = f"qualify row_number() over (partition by row_id order by {STONE}, filename, file_row_number) = 1"
@@ -70,7 +71,7 @@ class Workbench:
             self.duplicates[view] = count - keys
             once = _FIRST if count > keys else ""
             self.connection.execute(f"create view {view} as select * from {raw} {once}")
-        return types
+        return {name: kind for name, kind in types.items() if name not in _PLACES}
 
     def _check(self, side: Side, raw: str, types: dict[str, str]) -> None:
         lacking = [name for name in _NEEDED if name not in types]
