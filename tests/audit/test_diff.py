@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from proctor.audit import diff_audits, write_audit
+from proctor.audit import diff_audits, read_audit, write_audit
 from proctor.audit.diff import flat_fingerprint
+from proctor.audit.store import ANSWERS, AUDIT, TOKENS
 from proctor.rows import UserError
 from tests.audit.planted import audited
 
@@ -123,3 +128,29 @@ def test_a_fingerprint_is_flat_and_names_what_differs(old: Path, tmp_path: Path)
     assert found["vllm"] == ("", "0.32.0")
     assert found["hardware gpus"] == (audit.fingerprint.hardware["gpus"], "H200")
     assert all(isinstance(value, str) for value in flat_fingerprint(audit).values())
+
+
+@pytest.mark.parametrize("content", [b"PAR1 and no more", None])
+@pytest.mark.parametrize("name", [ANSWERS, TOKENS])
+def test_a_damaged_or_foreign_file_is_one_clear_line(
+    old: Path, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    new = stored(tmp_path, "new", FROM_3, {"nats": 2.0, "every": 2})
+    broken = tmp_path / "broken"
+    shutil.copytree(old, broken)
+    if content is None:
+        pq.write_table(pa.table({"row_id": [1]}), broken / name)
+    else:
+        (broken / name).write_bytes(content)
+    with pytest.raises(UserError, match="cannot be read") as told:
+        diff_audits(broken, new)
+    assert told.value.where == str(broken / name)
+
+
+def test_an_audit_without_a_baseline_is_not_comparable(old: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    shutil.copytree(old, empty)
+    (empty / AUDIT).write_bytes(msgspec.json.encode(replace(read_audit(old), arms=())))
+    for pair in ((old, empty), (empty, old)):
+        with pytest.raises(UserError, match="not comparable: no baseline"):
+            diff_audits(*pair)

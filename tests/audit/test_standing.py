@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+from unittest.mock import patch
 
 import pytest
 
-from proctor.audit import read_audit
+from proctor.audit import Audit, Lab, read_audit, standing, write_audit
+from proctor.audit.bench import EngineOrder
 from proctor.audit.places import local_audit
 from proctor.audit.standing import (
     Standing,
@@ -130,3 +133,42 @@ def test_a_verdict_that_is_not_understood_is_none(tmp_path: Path) -> None:
     assert (kept.failure, kept.exit_code, kept.sentence) == ("no room", 1, "The audit failed: no room")
     (tmp_path / "audit" / "verdict.json").write_text("{")
     assert read_standing(run) is None
+
+
+def never(order: EngineOrder) -> NoReturn:
+    raise AssertionError("an engine was started")
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "gone", "gone/below"])
+def test_a_place_that_cannot_be_written_is_told_before_any_engine_starts(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("somebody's")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere" / "at all")
+    with pytest.raises(UserError, match=r"cannot be written: .*--out") as told:
+        conduct_audit(spec(tmp_path), None, tmp_path / place, start=never)
+    assert told.value.where == str(tmp_path / place)
+    assert (tmp_path / "file").read_text() == "somebody's"
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_an_audit_that_cannot_be_written_at_the_end_is_kept_elsewhere(tmp_path: Path, room: bool) -> None:
+    place, elsewhere = tmp_path / "run" / "audit", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    def write(folder: Path, audit: Audit, lab: Lab) -> None:
+        if folder == place or not room:
+            raise UserError("cannot be written: No space left on device", where=str(folder))
+        write_audit(folder, audit, lab)
+
+    with (
+        patch.object(standing, "write_audit", write),
+        patch.object(tempfile, "tempdir", str(elsewhere)),
+        pytest.raises(UserError, match="No space left on device") as told,
+    ):
+        conduct_audit(spec(tmp_path, EFFECT), None, place, start=in_process)
+    kept = [folder for folder in elsewhere.iterdir() if "rescued" in folder.name]
+    if room:
+        assert read_audit(kept[0]).verdict.causes == (("batch",),)
+        assert str(kept[0]) in str(told.value)
+    else:
+        assert kept == []
+        assert "audit again" in str(told.value)

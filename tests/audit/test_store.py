@@ -120,3 +120,11 @@ def test_where_an_audit_is_written(tmp_path: Path, stored: Path) -> None:
         place_for(build_spec({**plain, "run_dir": "s3://bucket/run"}), None)
     with pytest.raises(UserError, match="not a local directory"):
         place_for(spec, "s3://bucket/audit")
+
+
+def test_tokens_are_there_even_if_none_were_compared(tmp_path: Path) -> None:
+    """A file of an earlier audit in the same place would tell of other tokens, and a query needs its columns."""
+    write_audit(tmp_path / "out", *audited(tmp_path, rows=4, text_only=True, audit={"arms": ["repeat"]}))
+    table = pq.read_table(tmp_path / "out" / TOKENS)
+    assert {"arm", "equal", "difference"} <= set(table.column_names)
+    assert set(table["token"].to_pylist()) <= {None}

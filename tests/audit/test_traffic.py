@@ -109,3 +109,9 @@ def test_batches_are_powers_of_two_up_to_the_engines_own_size() -> None:
 def test_an_engine_that_takes_one_row_at_a_time_has_no_company() -> None:
     values = knob_values(1)
     assert values["batch"] == values["neighbours"] == values["order"] == ()
+
+
+def test_a_batch_that_the_engine_does_not_hold_is_not_tried_and_says_why() -> None:
+    (batch,) = [knob for knob in traffic_knobs(AuditSpec(batches=[4, 8, 64]), 8) if knob.name == "batch"]
+    assert batch.values == (4, 8)
+    assert batch.untried == (("64", "more than engine.batch_size, 8"),)

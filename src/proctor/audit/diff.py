@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from proctor.audit.compare import compare, suspicious
@@ -18,7 +17,7 @@ from proctor.audit.compare.flips import by_margin
 from proctor.audit.conduct import Audit, Shown
 from proctor.audit.model import BASELINE, REPEAT, Arm, Comparison, Fingerprint, Observation, Rate, Threshold
 from proctor.audit.search import Effect
-from proctor.audit.store import TOKENS, read_answers, read_audit
+from proctor.audit.store import read_answers, read_audit, read_margins
 from proctor.rows import UserError
 
 OLD, NEW = "old", "new"
@@ -87,7 +86,7 @@ def diff_audits(old: Path, new: Path) -> AuditDiff:
     Raises:
         UserError: one is no audit, or they have no question in common.
     """
-    before, after = read_audit(old), read_audit(new)
+    before, after = _read(old), _read(new)
     rows, questions = _shared(before, after, str(new))
     unsteady = tuple(name for name, audit in ((OLD, before), (NEW, after)) if _unsteady(audit))
     answers = _with_margins(_compared(old, new, rows, steady=not unsteady), old)
@@ -108,6 +107,13 @@ def diff_audits(old: Path, new: Path) -> AuditDiff:
         arms=tuple(_arms(before, after)),
         exit_code=code,
     )
+
+
+def _read(folder: Path) -> Audit:
+    audit = read_audit(folder)
+    if not any(shown.arm.name == BASELINE for shown in audit.arms):
+        raise UserError("not comparable: no baseline in this audit", where=str(folder))
+    return audit
 
 
 def _shared(before: Audit, after: Audit, where: str) -> tuple[set[int], str]:
@@ -147,20 +153,10 @@ def _with_margins(found: Comparison, old: Path) -> Comparison:
     """The comparison with the margins that the old audit saw: answers alone do not tell how near a tie was."""
     if not found.flips:
         return found
-    margins = _margins(old)
+    margins = read_margins(old)
     flips = [replace(flip, margin=margins.get((flip.row_id, flip.position))) for flip in found.flips]
     judged = by_margin(replace(flip, suspicious=suspicious(flip, found.noise)) for flip in flips)
     return replace(found, flips=judged)
-
-
-def _margins(folder: Path) -> dict[tuple[int, int], float]:
-    """Between the two most likely tokens of the baseline, by row and position."""
-    path = (folder if (folder / TOKENS).is_file() else folder / "audit") / TOKENS
-    if not path.is_file():
-        return {}
-    table = pq.read_table(path, columns=["row_id", "position", "margin"], filters=[("against", "=", BASELINE)])
-    columns = (table[name].to_pylist() for name in ("row_id", "position", "margin"))
-    return {(row, position): margin for row, position, margin in zip(*columns, strict=True) if margin is not None}
 
 
 def _unsteady(audit: Audit) -> bool:
@@ -280,7 +276,9 @@ def _sentence(
     exact = "bit for bit" if answers.bitwise else f"to the {answers.digits} digits that were sent"
     if code == 0:
         return f"No difference: {answers.rows} answers are the same, {exact}, and so are the effects found."
-    parts = [f"the answers differ ({_seen(answers)})" if answers.differs else f"the answers are the same, {exact}"]
+    parts = [
+        f"the answers differ ({_seen(answers)})" if answers.differs else f"the baselines' answers are the same, {exact}"
+    ]
     parts += [f"the {name} engine does not agree with itself, so what differs may be that" for name in unsteady]
     parts += [f"the effect of {causes} is {state}" for causes, state in effects if state in ("new", "gone")]
     parts += [f"{change.what} begins to show {change.new} (was: {change.old})" for change in thresholds]

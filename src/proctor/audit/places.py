@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 from proctor.audit.store import ANSWERS, AUDIT, REPLAYED, TOKENS
@@ -50,6 +52,21 @@ def local_audit(folder: Folder) -> Path:
         (together / copy.name).unlink(missing_ok=True)
         (together / copy.name).symlink_to(copy)
     return together
+
+
+def check_writable(place: Path) -> None:
+    """Looks, before anything is asked, whether an audit can be written to `place`; nothing is left there.
+
+    Raises:
+        UserError: it cannot.
+    """
+    there = next((folder for folder in (place, *place.parents) if os.path.lexists(folder)), place)
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        fix = "give another directory with --out"
+        raise UserError(f"cannot be written: {error.strerror or error}", where=str(place), fix=fix) from error
 
 
 def place_for(spec: RunSpec, out: str | None) -> Path:

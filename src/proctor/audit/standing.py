@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,8 +15,8 @@ import proctor
 from proctor.audit.bench import Start
 from proctor.audit.conduct import Audit, Auditor
 from proctor.audit.design import make_design
-from proctor.audit.lab import Progress
-from proctor.audit.places import FOLDER
+from proctor.audit.lab import Lab, Progress
+from proctor.audit.places import FOLDER, check_writable
 from proctor.audit.store import ANSWERS, AUDIT, REPLAYED, TOKENS, write_audit
 from proctor.audit.traffic import traffic_knobs
 from proctor.audit.watch import watched
@@ -177,22 +178,39 @@ def conduct_audit(
         start: how engines are started, if not under a supervisor that keeps what failed ones leave.
 
     Raises:
-        UserError: the engine does not work, nothing can be asked, or the directory cannot be written to.
+        UserError: the engine does not work, nothing can be asked, or the directory cannot be written to. If that shows
+            only at the end, the audit is written elsewhere, and the error says where.
     """
+    check_writable(place)
     name = audited_checkpoint(spec, checkpoint).name
     beside = LocalFolder(place.parent)
+    made: tuple[Audit, Lab] | None = None
     try:
         with watched(beside, place.name) as watch:
             auditor = Auditor(spec, name, start=start or watch.start)
             key = key_of(spec, source_of(spec).fingerprint(), name)
             audit, lab = auditor.run(progress)
-            audit = msgspec.structs.replace(audit, troubles=watch.troubles)
+            made = audit, lab = msgspec.structs.replace(audit, troubles=watch.troubles), lab
             set_aside(beside, place.name)
         write_audit(place, audit, lab)
         write_standing(beside, standing_of(audit, key), place.name)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", where=str(place)) from error
+    except (OSError, UserError) as error:
+        if made is None and isinstance(error, UserError):
+            raise
+        why = error.what if isinstance(error, UserError) else f"cannot be written: {error.strerror or error}"
+        raise UserError(why, where=str(place), fix=None if made is None else _rescued(*made)) from error
     return audit
+
+
+def _rescued(audit: Audit, lab: Lab) -> str:
+    """What is to be done about an audit that could not be written where it belongs: it may have taken hours."""
+    elsewhere = Path(tempfile.mkdtemp(prefix="proctor-audit-rescued-"))
+    try:
+        write_audit(elsewhere, audit, lab)
+    except UserError:
+        shutil.rmtree(elsewhere, ignore_errors=True)
+        return "make room there, and audit again"
+    return f"it lies in {elsewhere} for now: move it from there"
 
 
 def standing_of(audit: Audit, key: str) -> Standing:

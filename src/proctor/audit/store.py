@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from proctor.audit.compare import token_tables
+from proctor.audit.compare.tokens import SCHEMA
 from proctor.audit.conduct import Audit
 from proctor.audit.lab import Lab
-from proctor.audit.model import Observation
+from proctor.audit.model import BASELINE, Observation
 from proctor.rows import UserError
 
 AUDIT = "audit.json"
@@ -49,7 +50,7 @@ def write_audit(folder: Path, audit: Audit, lab: Lab) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / AUDIT).unlink(missing_ok=True)
         _write_parquet(folder / ANSWERS, _ANSWERS, _answers(lab))
-        _write_parquet(folder / TOKENS, None, _tokens(lab))
+        _write_parquet(folder / TOKENS, SCHEMA, _tokens(lab))
         (folder / REPLAYED).unlink(missing_ok=True)
         _write_parquet(folder / REPLAYED, None, _replayed(lab))
         written = msgspec.json.format(msgspec.json.encode(audit), indent=1)
@@ -79,15 +80,40 @@ def read_answers(folder: Path) -> Iterator[Observation]:
     """Every answer of a stored audit, without the most likely tokens.
 
     Raises:
-        UserError: the file is missing or damaged.
+        UserError: the file is missing, damaged, or not of an audit.
     """
-    place = folder if (folder / AUDIT).is_file() else folder / "audit"
+    path = _file(folder, ANSWERS)
     try:
-        file = pq.ParquetFile(place / ANSWERS)
-        for batch in file.iter_batches():
+        for batch in pq.ParquetFile(path).iter_batches():
             yield from map(_observation, batch.to_pylist())
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"cannot be read: {error}", where=str(place / ANSWERS)) from error
+    except (OSError, pa.ArrowException, KeyError, msgspec.ValidationError) as error:
+        raise _unread(path, error) from error
+
+
+def read_margins(folder: Path) -> dict[tuple[int, int], float]:
+    """Margins (nats) between the two most likely tokens of the baseline, by row and position; {} if not stored.
+
+    Raises:
+        UserError: the file is damaged, or not of an audit.
+    """
+    path = _file(folder, TOKENS)
+    if not path.is_file():
+        return {}
+    try:
+        table = pq.read_table(path, columns=["row_id", "position", "margin"], filters=[("against", "=", BASELINE)])
+        columns = [table[name].to_pylist() for name in ("row_id", "position", "margin")]
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise _unread(path, error) from error
+    return {(row, position): margin for row, position, margin in zip(*columns, strict=True) if margin is not None}
+
+
+def _file(folder: Path, name: str) -> Path:
+    return (folder if (folder / AUDIT).is_file() else folder / "audit") / name
+
+
+def _unread(path: Path, error: Exception) -> UserError:
+    why = str(error) if isinstance(error, OSError | pa.ArrowException) else f"not of an audit: {error}"
+    return UserError(f"cannot be read: {why}", where=str(path))
 
 
 def _answers(lab: Lab) -> Iterator[pa.Table]:

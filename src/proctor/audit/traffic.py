@@ -56,9 +56,12 @@ def traffic_knobs(
         pictured: rows have images, so blank ones in their place must give other answers.
     """
     batches = tuple(size for size in spec.batches or _powers(batch_size) if size <= batch_size)
+    too_large = tuple(
+        (str(size), f"more than engine.batch_size, {batch_size}") for size in spec.batches if size > batch_size
+    )
     company = batch_size > 1
     return (
-        _knob("batch", 1, batches, "rows asked at once", ordered=True),
+        _knob("batch", 1, batches, "rows asked at once", ordered=True, untried=too_large),
         _knob(
             "neighbours",
             "others",
@@ -107,9 +110,17 @@ def _knob(
     *,
     ordered: bool = False,
     control: bool = False,
+    untried: tuple[tuple[str, str], ...] = (),
 ) -> Knob:
     return Knob(
-        name=name, what=what, place="traffic", baseline=baseline, values=values, ordered=ordered, control=control
+        name=name,
+        what=what,
+        place="traffic",
+        baseline=baseline,
+        values=values,
+        ordered=ordered,
+        control=control,
+        untried=untried,
     )
 
 

@@ -10,6 +10,7 @@ from proctor.cli.audit_attention import attention, cascade_gate
 from proctor.cli.output import escaped, json_line, stderr, stdout
 from proctor.cli.run import Json, Set, SpecFile
 from proctor.cli.verbs import by_default
+from proctor.rows import UserError
 from proctor.runner.interrupts import interruptible
 
 if TYPE_CHECKING:
@@ -111,9 +112,14 @@ app.command("cascade-gate")(cascade_gate)
 
 def _show_design(spec: RunSpec, checkpoint: str, out: str | None, *, json: bool) -> None:
     from proctor.audit.conduct import Auditor
+    from proctor.audit.places import check_writable, place_for
     from proctor.cli.audit_text import design_json, earlier, show_design
 
     before = earlier(spec, out)
+    try:
+        check_writable(place_for(spec, out))
+    except UserError as mistake:  # the design stands, and may be made for another machine
+        stderr.print(f"[yellow]warning:[/] it would be refused here: {escaped(str(mistake))}", soft_wrap=True)
     preparation = Auditor(spec, checkpoint).preparation()
     if json:
         json_line("audit_design", **design_json(preparation, before))

@@ -12,6 +12,7 @@ from proctor.audit.conduct import Audit
 from proctor.audit.places import audit_folder, local_audit
 from proctor.audit.store import ANSWERS, REPORT, read_audit
 from proctor.results.files import write_text
+from proctor.rows import UserError
 from proctor.storage.folder import Place
 from proctor.view.audit_view import gather
 from proctor.view.pages import page
@@ -24,13 +25,17 @@ def write_audit_page(place: Place) -> str:
         place: directory or URL of the audit, or of a run directory that holds one.
 
     Raises:
-        UserError: there is none, or another version of Proctor wrote it.
-        OSError: it cannot be written there.
+        UserError: there is none, another version of Proctor wrote it, or the page cannot be written there.
     """
     folder = audit_folder(place)
     files = local_audit(folder)
-    write_text(folder, REPORT, render_audit(read_audit(files), longest=longest_answer(files)))
-    return f"{folder.location}/{REPORT}"
+    html, where = render_audit(read_audit(files), longest=longest_answer(files)), f"{folder.location}/{REPORT}"
+    try:
+        write_text(folder, REPORT, html)
+    except OSError as error:
+        fix = f"`proctor audit show {folder.location}` writes it again"
+        raise UserError(f"the page cannot be written: {error.strerror or error}", where=where, fix=fix) from error
+    return where
 
 
 def render_audit(audit: Audit, *, longest: int = 0) -> str:

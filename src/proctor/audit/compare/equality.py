@@ -85,7 +85,8 @@ def above_floor(arm: Floats, against: Floats) -> Flags:
 
 
 def _ordered(values: Floats) -> NDArray[np.int64]:
-    bits = values.astype(np.float32).view(np.int32).astype(np.int64)
+    with np.errstate(over="ignore"):  # a server may tell any number; beyond float32 it is infinite
+        bits = values.astype(np.float32).view(np.int32).astype(np.int64)
     return np.where(bits < 0, -(bits & 0x7FFF_FFFF), bits)
 
 
