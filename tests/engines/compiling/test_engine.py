@@ -141,3 +141,27 @@ def test_without_it_nothing_of_it_is_even_imported(trained_model: Path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2] == "['proctor.engines.compiling.settings']"
+
+
+def test_a_model_without_a_vision_encoder_is_refused(tmp_path: Path):
+    from tests.engines.other_models import write_text_model
+
+    with pytest.raises(UserError, match="takes no images") as caught:
+        loaded(write_text_model(tmp_path), compile=BLOCKS)
+    assert caught.value.where == "engine.compile"
+
+
+@pytest.mark.slow
+def test_an_encoder_whose_inner_states_are_read_by_hooks_answers_the_same(tmp_path: Path, told: list[News]):
+    """LLaVA takes the images from the last block but one, which transformers hears of by hooks on the blocks."""
+    from tests.engines.other_models import write_llava
+
+    directory = write_llava(tmp_path)
+    rows = [ask_scene(number, max_tokens=6, logprobs=True) for number in range(6)]
+    expected = answers(loaded(directory), rows)
+    engine = loaded(directory, compile=Compile(backend="eager"))
+    hooked = [name for name, module in engine._loaded._model.named_modules() if module._forward_hooks]
+    assert any(name.endswith("layers.0") for name in hooked)
+    assert any(name.endswith("layers.0.self_attn") for name in hooked)  # as before: out of the compiler's way only
+    assert told[0].data["targets"] == "embeddings, blocks, projector"
+    assert answers(engine, rows) == expected

@@ -152,10 +152,11 @@ class Call:
         owner: whose compilations these are.
     """
 
-    __slots__ = ("_module", "owner", "region")
+    __slots__ = ("_module", "_set_aside", "owner", "region")
 
     def __init__(self, module: torch.nn.Module, region: Region) -> None:
         self._module, self.region, self.owner = module, region, region.owner
+        self._set_aside: list[tuple[Any, dict[int, Any]]] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own call: its hooks as ever, its forward compiled."""
@@ -202,7 +203,14 @@ class Call:
         """Called when the compiler is about to look at a call's arguments.
 
         It is told which of their sizes are constants and takes the others for symbols. Later calls need not be marked.
+        Until the compiler has ended, transformers' recorders of inner outputs are out of its way: it cannot trace them,
+        and what they would record (weights of attentions) PyTorch's attention does not tell anyway.
         """
+        self._set_aside = [(inner, dict(inner._forward_hooks)) for inner in self._module.modules() if _recorded(inner)]
+        for inner, hooks in self._set_aside:
+            for key in hooks:
+                if _is_recorder(hooks[key]):
+                    del inner._forward_hooks[key]
         dynamic = self.region.dynamic
         if not dynamic:
             return
@@ -210,9 +218,24 @@ class Call:
             if name in dynamic and isinstance(value, torch.Tensor):
                 _mark_static(value, set(range(value.dim())) - set(dynamic[name]))
 
+    def ended(self) -> None:
+        """Called when the compiler has ended."""
+        for inner, hooks in self._set_aside:
+            inner._forward_hooks.clear()
+            inner._forward_hooks.update(hooks)
+        self._set_aside = []
+
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
         names = list(inspect.signature(self._module.forward).parameters)
         return [*zip(names, args, strict=False), *kwargs.items()]
+
+
+def _recorded(module: torch.nn.Module) -> bool:
+    return any(map(_is_recorder, module._forward_hooks.values()))
+
+
+def _is_recorder(hook: Any) -> bool:
+    return getattr(hook, "__module__", "") == "transformers.utils.output_capturing"
 
 
 def _has_hooks(module: torch.nn.Module) -> bool:

@@ -117,6 +117,9 @@ class Compiled(Protocol):
     def compiles(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """The compiler is about to look at these arguments."""
 
+    def ended(self) -> None:
+        """It has ended, well or not."""
+
 
 calls: dict[CodeType, str] = {}
 """Code objects whose frames are such calls, which they have in the local variable of this name beside `args` and
@@ -129,7 +132,7 @@ def one_line(text: object) -> str:
 
 
 class _Mark(NamedTuple):
-    owner: Owner
+    call: Compiled
     began: float
     figures: tuple[int, int, int]
     breaks: int
@@ -166,13 +169,14 @@ def _started(_: CallbackArgs) -> None:
     if running is not None:
         call, frame = running
         call.compiles(frame.f_locals["args"], frame.f_locals["kwargs"])
-        _marks.append(_Mark(call.owner, time.monotonic(), _figures(), len(dynamo.graph_break_reasons)))
+        _marks.append(_Mark(call, time.monotonic(), _figures(), len(dynamo.graph_break_reasons)))
 
 
 def _ended(arguments: CallbackArgs) -> None:
     if not _marks:
         return
     mark = _marks.pop()
+    mark.call.ended()
     graphs, hits, misses = (now - then for now, then in zip(_figures(), mark.figures, strict=True))
     more = Seen(
         graphs=graphs,
@@ -181,7 +185,8 @@ def _ended(arguments: CallbackArgs) -> None:
         cache_hits=hits,
         cache_misses=misses,
     )
-    mark.owner.watch.add(mark.owner.target, more, arguments.compile_id)
+    watch, target = mark.call.owner
+    watch.add(target, more, arguments.compile_id)
 
 
 def _figures() -> tuple[int, int, int]:
