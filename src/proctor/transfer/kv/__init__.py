@@ -1,6 +1,39 @@
 """Ships the key-value cache of a request from the worker that has read its prompt to the worker that writes its answer.
 
-`sender` and `receiver` are the two ends. Control messages go over ZMQ, bytes through shared memory on one machine or
+`Sender` and `Receiver` are the two ends. Control messages go over ZMQ, bytes through shared memory on one machine or
 beside the messages; a block is the receiver's only when the sender has confirmed that its lease still held after the
-bytes were copied and their checksums compared.
+bytes were copied and their checksums compared. The public names load on first use.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proctor.transfer.kv.block import Block
+    from proctor.transfer.kv.layout import Layout
+    from proctor.transfer.kv.limits import Limits
+    from proctor.transfer.kv.receiver import Receiver
+    from proctor.transfer.kv.sender import Sender
+
+_HOMES = {
+    "Block": "proctor.transfer.kv.block",
+    "Layout": "proctor.transfer.kv.layout",
+    "Limits": "proctor.transfer.kv.limits",
+    "Receiver": "proctor.transfer.kv.receiver",
+    "Sender": "proctor.transfer.kv.sender",
+}
+
+__all__ = ["Block", "Layout", "Limits", "Receiver", "Sender"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
