@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 Manner = Callable[[socket.socket, threading.Event], None]
 
@@ -42,16 +43,24 @@ MANNERS: dict[str, Manner] = {
 }
 
 
+class Server(NamedTuple):
+    """A server that is up; `asked` has an entry for each request that has come."""
+
+    address: str
+    asked: list[bytes]
+
+
 @contextmanager
-def server(manner: Manner) -> Iterator[str]:
-    """Serves in that manner during the block. Yields the address; the server ends with the block."""
+def server(manner: Manner) -> Iterator[Server]:
+    """Serves in that manner during the block, and ends with it."""
     over = threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
     connections: list[socket.socket] = []
+    asked: list[bytes] = []
 
     def serve(connection: socket.socket) -> None:
         with suppress(OSError), connection:
-            connection.recv(65536)
+            asked.append(connection.recv(65536))
             manner(connection, over)
 
     def accept() -> None:
@@ -63,7 +72,7 @@ def server(manner: Manner) -> Iterator[str]:
 
     threading.Thread(target=accept, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield Server(f"http://127.0.0.1:{listener.getsockname()[1]}", asked)
     finally:
         over.set()
         with suppress(OSError):

@@ -13,7 +13,7 @@ from proctor.rows import Event
 from proctor.spec import CometTrackerSpec, MlflowTrackerSpec, TrackerSpec, WandbTrackerSpec, tracker_name
 from proctor.storage.local import LocalFolder
 from proctor.trackers import Trackers
-from tests.trackers.helpers import written
+from tests.trackers.helpers import eventually, written
 from tests.trackers.hostile import MANNERS, server
 
 pytestmark = pytest.mark.slow
@@ -49,14 +49,15 @@ def test_the_close_returns_in_time_with_everything_on_disk(
 ) -> None:
     pytest.importorskip({"mlflow": "mlflow.version", "wandb": "wandb", "comet": "comet_ml._typing"}[make.__name__])
     run, events = tmp_path / "run", list[Event]()
-    with server(MANNERS[manner]) as address:
-        spec = make(address, monkeypatch)
+    with server(MANNERS[manner]) as hostile:
+        spec = make(hostile.address, monkeypatch)
         trackers = Trackers([spec], LocalFolder(run), events.append)
         trackers.params({"engine.kind": "scripted"})
         for step in range(20):
             trackers.log(step, {"rows.done": step}, always=True)
         trackers.summary(20, {"accuracy": 0.5})
-        time.sleep(2)  # the library is loading, or has met the server
+        eventually(lambda: len(hostile.asked) > 0, 90)
+        time.sleep(0.5)
         began = time.monotonic()
         (closed,) = trackers.close(ok=True)
         took = time.monotonic() - began

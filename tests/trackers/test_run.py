@@ -42,8 +42,8 @@ def spec_of(tmp_path: Path, rows: int, trackers: list[dict[str, Any]], **engine:
 
 def test_a_server_that_never_answers_costs_a_run_its_close_seconds_and_nothing_else(tmp_path: Path) -> None:
     pytest.importorskip("mlflow.version", reason="needs the extra `mlflow`")
-    with server(MANNERS["never answers"]) as address:
-        mlflow = {"kind": "mlflow", "uri": address, "close_seconds": 2.0}
+    with server(MANNERS["never answers"]) as hostile:
+        mlflow = {"kind": "mlflow", "uri": hostile.address, "close_seconds": 2.0}
         jsonl = {"kind": "jsonl", "every_seconds": 0.1}
         blank = {"kind": "blank", "every": 10, "below": 1}
         spec = spec_of(tmp_path, 60, [jsonl, mlflow], faults=[blank])
@@ -74,8 +74,7 @@ def test_a_resumed_run_continues_and_the_command_sends_the_rest(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "library"))
     monkeypatch.syspath_prepend(str(tmp_path / "library"))
     monkeypatch.setenv("BEHAVIOUR", "sleep in open")
-    spec = spec_of(tmp_path, 20, [{"kind": "tensorboard", "close_seconds": 0.5}])
-    assert run(spec).exit_code == 0
+    assert run(spec_of(tmp_path, 20, [{"kind": "tensorboard", "close_seconds": 0.5}])).exit_code == 0
     assert got(tmp_path / "run") == []
     monkeypatch.setenv("BEHAVIOUR", "")
     command = ["tracker", "sync", str(tmp_path / "run"), "--json"]
@@ -86,7 +85,8 @@ def test_a_resumed_run_continues_and_the_command_sends_the_rest(
     assert state["arrived"] == state["written"] > 2
     assert scalars(tmp_path / "run", "ck/accuracy") == [(1.0, 20)]
     told = len(got(tmp_path / "run"))
-    assert run(spec).exit_code == 0  # nothing is left to answer: how it ended is told once more, in the same run
+    patient = spec_of(tmp_path, 20, [{"kind": "tensorboard", "close_seconds": 100.0}])
+    assert run(patient).exit_code == 0  # nothing is left to answer: how it ended is told once more, in the same run
     assert len(scalars(tmp_path / "run", "ck/accuracy")) == 2
     assert len(got(tmp_path / "run")) > told
     assert [entry["kind"] for entry in written(tmp_path / "run")].count("params") == 1
