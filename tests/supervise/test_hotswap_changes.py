@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,10 @@ import pytest
 from proctor.engines import EngineConfig
 from proctor.engines.fingerprint_store import FingerprintStore
 from proctor.engines.weights import Weights
-from proctor.rows import UserError
+from proctor.rows import Request, Response, UserError
 from proctor.storage.folder import open_folder
 from proctor.supervise.hotswap import HotSwap, SwapSetup
-from tests.supervise.helpers import Supervised, scripted
+from tests.supervise.helpers import Supervised, scripted, wait_until
 
 Start = Callable[..., Supervised]
 
@@ -178,3 +181,31 @@ def test_probes_that_get_no_answer_at_all_prove_nothing(supervise: Start, tmp_pa
     assert course.known() == 0
     assert course.count("engine.swapped") == 0
     assert course.one.supervisor.counters.starts == 4
+
+
+@pytest.mark.parametrize("probe", range(0, 6, 2))
+@pytest.mark.parametrize("known", [True, False])
+def test_an_engine_that_is_killed_at_a_probe_is_not_proven(
+    course: Course, monkeypatch: pytest.MonkeyPatch, probe: int, known: bool
+) -> None:
+    course.serve(course.a)
+    if known:
+        course.serve(course.b, course.a)
+    submit = course.one.supervisor.submit
+
+    def killed(request: Request) -> Future[Response]:
+        if request.id == -1 - probe:
+            wait_until(lambda: course.one.supervisor._loop.ready)
+            engine = course.one.supervisor._loop.engine
+            assert engine is not None
+            os.kill(engine.pid, signal.SIGKILL)
+            monkeypatch.undo()
+        return submit(request)
+
+    monkeypatch.setattr(course.one.supervisor, "submit", killed)
+    course.serve(course.b)
+    if known:
+        assert "ended while it answered the probes" in course.one.event("engine.swap_failed").message
+    assert course.count("engine.swapped") == known  # back to a
+    course.serve(course.a, course.b)
+    assert course.count("engine.unsteady") == 0
