@@ -21,7 +21,7 @@ class AuditSpec(SpecModel):
     ``top``, ``stop``, ``seed``, ``images``, and the engine's own (``proctor audit --dry-run`` lists them). Default: all
     that the engine declares."""
     batches: list[Annotated[int, Field(ge=2, le=MOST)]] = []
-    """Batch sizes to try. Default: powers of two up to `engine.batch_size`, and that size."""
+    """Batch sizes to try, up to `engine.batch_size`. Default: powers of two up to that, and that size."""
     prefix_words: list[Annotated[int, Field(ge=1, le=MOST)]] = [64, 512]
     """Lengths, in words, of a shared text in front of every prompt, to be tried alone and in company."""
     seed: int = Field(default=0, ge=0, le=MOST_ID)
