@@ -176,3 +176,13 @@ def test_the_command_ends_with_the_verdict(tmp_path: Path) -> None:
         assert word in done.output
         done = CliRunner().invoke(app, ["gate", place, "--min-accuracy", limit, "--json"])
         assert f'"exit_code":{code}' in done.output
+
+
+def test_rows_that_never_differ_need_few_more_to_tell(tmp_path: Path) -> None:
+    """Where nothing changed, the bound goes with 1 / n: about 385 rows exclude a drop of one point."""
+    make_run(tmp_path / "a", {"c": ["yes"] * 200, "d": ["yes"] * 200})
+    checked = judged(f"{tmp_path}/a:d", "drop 0.01", baseline=f"{tmp_path}/a:c")
+    assert checked[-1].outcome == "cannot be judged"
+    assert checked[-1].rows_needed == pytest.approx(385, rel=0.05)
+    make_run(tmp_path / "b", {"c": ["yes"] * 400, "d": ["yes"] * 400})
+    assert exit_code(judged(f"{tmp_path}/b:d", "drop 0.01", baseline=f"{tmp_path}/b:c")) == 0

@@ -67,6 +67,8 @@ def interval_of(change: Change) -> str:
 
 def p_value(p: float) -> str:
     """A p-value in few characters."""
+    if p == 0:
+        return "< 1e-300"  # below what a float can be
     return f"{p:.1e}" if p < 0.001 else f"{p:.3f}"
 
 
@@ -88,10 +90,9 @@ def _show_account(found: Comparison) -> None:
         stdout.say(text, style="red")
     lost, gained = account.count(a=True, b=False), account.count(a=False, b=True)
     if (lost or gained) and not found.strict:
-        stdout.say(
-            f"scored on one side only: {lost:,} rows of {found.a}, {gained:,} of {found.b}; the metrics leave them out "
-            "(--strict counts them as wrong)", style="yellow",
-        )  # fmt: skip
+        sides = f"{counted(lost, 'row')} of {found.a}, {gained:,} of {found.b}"
+        left_out = "the metrics leave them out (--strict counts them as wrong)"
+        stdout.say(f"scored on one side only: {sides}; {left_out}", style="yellow")
 
 
 def _show_changes(found: Comparison) -> None:

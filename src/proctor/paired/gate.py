@@ -121,7 +121,8 @@ def _of_metric(side: Side, limit: Limit, metrics: dict[str, Metric], rules: Rule
             return Checked(side.label, str(limit), "cannot be judged", why="the run has no metrics: it never closed")
         known = ", ".join(metrics)
         raise UserError(f"the task has no metric {limit.metric!r}", where=f"--{limit.kind}", fix=f"one of {known}")
-    return held(side.label, limit, metric.value, metric.low, metric.high, metric.n, point=rules.point)
+    flat = metric.value in (0.0, 1.0) and not metric.unit
+    return held(side.label, limit, metric.value, metric.low, metric.high, metric.n, point=rules.point, flat=flat)
 
 
 def _drops(side: Side, baseline: Given, limits: Sequence[Limit], rules: Rules) -> list[Checked]:
@@ -152,12 +153,15 @@ def _of_drop(side: Side, limit: Limit, found: Comparison, rules: Rules) -> Check
         why = f"{found.account.other_targets:,} rows have another target in the baseline"
         return Checked(side.label, str(named), "cannot be judged", n=change.n, why=why)
     value, low, high = _worsening(change)
-    return held(side.label, named, value, low, high, change.n, point=rules.point)
+    flat = change.worse == change.better == 0
+    return held(side.label, named, value, low, high, change.n, point=rules.point, flat=flat)
 
 
 def _worsening(change: Change) -> tuple[float | None, float | None, float | None]:
     """By how much a metric got worse, with its bounds; below zero it got better."""
-    if change.difference is None or change.low is None or change.high is None:
-        return None if change.difference is None else -change.measure.sign * change.difference, None, None
-    ends = sorted((-change.measure.sign * change.low, -change.measure.sign * change.high))
-    return -change.measure.sign * change.difference, ends[0], ends[1]
+    sign = -change.measure.sign
+    value = None if change.difference is None else sign * change.difference + 0.0  # no minus before a zero
+    if change.low is None or change.high is None:
+        return value, None, None
+    low, high = sorted((sign * change.low, sign * change.high))
+    return value, low, high

@@ -81,8 +81,17 @@ def exact(side: str, condition: str, value: float, limit: float) -> Checked:
     return Checked(side, condition, "passed" if value <= limit else "failed", value)
 
 
-def held(side: str, limit: Limit, value: float | None, low: float | None, high: float | None, n: int, *,
-         point: bool) -> Checked:  # fmt: skip
+def held(
+    side: str,
+    limit: Limit,
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    n: int,
+    *,
+    point: bool,
+    flat: bool = False,
+) -> Checked:
     """Holds a number against a limit: passed or failed where the whole interval is on one side of it.
 
     Args:
@@ -90,6 +99,7 @@ def held(side: str, limit: Limit, value: float | None, low: float | None, high: 
         limit: for ``drop``, the numbers are by how much the metric got worse.
         value, low, high, n: the number, its interval, the rows it covers.
         point: judge the number alone, as if it had no error.
+        flat: no row differs from another, so that the interval narrows with the rows and not with their square root.
     """
     condition = str(limit)
     if value is None:
@@ -107,16 +117,16 @@ def held(side: str, limit: Limit, value: float | None, low: float | None, high: 
         return Checked(side, condition, "passed", value, low, high, n)
     if (high < limit.value) if upwards else (low > limit.value):
         return Checked(side, condition, "failed", value, low, high, n)
-    needed = _rows_needed(limit.value, value, low, high, n)
+    needed = _rows_needed(limit.value, value, (low, high), n, power=1 if flat else 2)
     more = f"about {needed:,} rows would tell" if needed else "no number of rows would tell: the value is the limit"
     why = f"the interval holds the limit at {n:,} rows; {more}"
     return Checked(side, condition, "cannot be judged", value, low, high, n, why, needed)
 
 
-def _rows_needed(limit: float, value: float, low: float, high: float, n: int) -> int | None:
-    """Rows at which the interval, which narrows with their square root, would end at the limit."""
+def _rows_needed(limit: float, value: float, ends: tuple[float, float], n: int, *, power: int) -> int | None:
+    """Rows at which the interval would end at the limit, if its width goes with 1 / rows^(1 / power)."""
     gap = abs(value - limit)
-    half = value - low if value > limit else high - value
+    half = value - ends[0] if value > limit else ends[1] - value
     if gap <= 1e-12 or half <= 0:
         return None
-    return max(n + 1, math.ceil(n * (half / gap) ** 2))
+    return max(n + 1, math.ceil(n * (half / gap) ** power))
