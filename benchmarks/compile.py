@@ -52,7 +52,7 @@ def run(rounds: int) -> list[dict[str, Any]]:
             found = verdict(measured)
             sections += section(subject, measured, found, time.monotonic() - began)
             figures += figures_of(subject, measured, found)
-    PAGE.write_text("\n".join([*HEAD, *sections]), encoding="utf-8")
+            PAGE.write_text("\n".join([*HEAD, *sections]), encoding="utf-8")
     return figures
 
 
