@@ -209,3 +209,15 @@ def test_an_engine_that_is_killed_at_a_probe_is_not_proven(
     assert course.count("engine.swapped") == known  # back to a
     course.serve(course.a, course.b)
     assert course.count("engine.unsteady") == 0
+
+
+def test_an_engine_that_has_not_loaded_yet_is_not_swapped(course: Course, supervise: Start) -> None:
+    course.serve(course.a, course.b)
+    slow = msgspec.structs.replace(course.a, options={**course.a.options, "load_seconds": 30})
+    one = supervise(slow)
+    hot = course.new(one, slow)
+    hot.to(course.b)
+    assert "has not been loaded yet" in one.event("engine.swap_skipped").message
+    assert one.answers([7])[7].text == "b 7"
+    assert "engine.unsteady" not in one.kinds()
+    assert course.known() == 2

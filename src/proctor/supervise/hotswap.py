@@ -138,6 +138,8 @@ class HotSwap:
         weights = ahead.weights()
         if weights is None:
             return None, f"the checkpoint cannot be read ahead: {ahead.trouble}"
+        if not self._supervisor.versions:  # Ray has made this actor anew, for whom another checkpoint's turn it is
+            return None, "the engine has not been loaded yet"
         try:
             found = self._store.get(self._key(config, weights))
         except OSError as error:
@@ -216,7 +218,7 @@ class HotSwap:
     def _beside(self, config: EngineConfig, weights: Weights) -> None:
         """A second engine answers the probes and ends, unless a fingerprint is there."""
         name = self._key(config, weights)
-        if self._store.get(name) is not None:
+        if not self._supervisor.versions or self._store.get(name) is not None:
             return
         settings = replace(self._settings, init_attempts=1)
         supervisor = Supervisor(config, settings, name=f"{self._name}-beside", on_event=_unheard)
