@@ -146,6 +146,12 @@ def test_a_target_that_does_not_exist_is_answered_with_those_there_are(folder: P
     assert "patch_embed, blocks" in str(error.value)
 
 
+def test_a_backend_that_does_not_exist_is_answered_with_those_there_are(folder: Path, trained_model: Path) -> None:
+    with pytest.raises(UserError, match="torch has no backend 'inductr'") as error:
+        measure(spec_of(folder, trained_model), Options(backend="inductr", processes=1, sample=2))
+    assert "inductor" in str(error.value)
+
+
 def test_explaining_names_the_lines_that_break_a_graph(folder: Path, trained_model: Path) -> None:
     found = explain(spec_of(folder, trained_model))
     targets = {one.target: one for one in found}

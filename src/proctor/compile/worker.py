@@ -55,6 +55,7 @@ def work(order: Order) -> Iterator[Piece]:
 
     from proctor.compile.loaded import Loaded
 
+    _check_backend(order.how.backend)
     loaded = Loaded(order.config, order.how.targets)
     versions = {"python": platform.python_version(), "transformers": transformers.__version__}
     with torch.inference_mode():
@@ -73,3 +74,13 @@ def work(order: Order) -> Iterator[Piece]:
             from proctor.compile.benched import benched
 
             yield from benched(order, loaded, scenes)
+
+
+def _check_backend(name: str) -> None:
+    import torch._dynamo as dynamo
+
+    known: list[str] = dynamo.list_backends(None)  # those for debugging among them
+    if name not in known:
+        raise UserError(
+            f"torch has no backend {name!r}", where="engine.compile.backend", fix=f"one of {', '.join(known)}"
+        )
