@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from proctor.rows import Event
 from proctor.spec import TensorBoardTrackerSpec
 from proctor.storage.local import LocalFolder
 from proctor.trackers import sync
-from tests.trackers.helpers import alive, eventually, got, opened, plant_library, scalars, written
+from tests.trackers.helpers import alive, eventually, got, marked, opened, plant_library, scalars, written
 
+pytestmark = pytest.mark.slow
 SECRET = "planted-secret-value"
 
 
@@ -117,3 +120,30 @@ def test_a_resumed_run_goes_on_where_the_first_one_stopped(tmp_path: Path, libra
         assert trackers.close(30)[0].complete
     assert scalars(run, "rows.done") == [(10.0, 10), (20.0, 20)]
     assert [entry["n"] for entry in written(run)] == [1, 2]
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from tests.trackers.helpers import opened
+trackers = opened(Path(sys.argv[1]), [])
+trackers.log(1, {"rows.done": 1}, always=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("behaviour", ["", "hold the GIL in open", "sleep in send", "never exit"])
+def test_the_process_ends_with_a_driver_that_is_killed(
+    tmp_path: Path, library: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    mark = f"of-{tmp_path}-"
+    library.setenv("BEHAVIOUR", behaviour)
+    library.setenv("TRACKER_TEST", mark)
+    library.setenv("PYTHONPATH", f"{tmp_path / 'library'}:{Path(__file__).parents[2]}")
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path / "run")])
+    try:
+        eventually(lambda: len(marked(mark)) == 2 and (tmp_path / "run" / "trackers" / "tensorboard").exists())
+    finally:
+        driver.kill()
+        driver.wait()
+    eventually(lambda: not marked(mark))

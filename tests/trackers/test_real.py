@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,7 +21,7 @@ from proctor.rows import Event
 from proctor.spec import CometTrackerSpec, MlflowTrackerSpec, TensorBoardTrackerSpec, TrackerSpec, WandbTrackerSpec
 from proctor.storage.local import LocalFolder
 from proctor.trackers import Closed, Trackers, sync
-from tests.trackers.helpers import eventually
+from tests.trackers.helpers import eventually, marked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 PATIENT = {"close_seconds": 120.0, "patience_seconds": 120.0}
@@ -140,6 +141,27 @@ def test_what_arrived_without_being_acknowledged_is_not_there_twice(tmp_path: Pa
     assert history(mlflow_server, the_run(mlflow_server, "twice"), "rows.done") == [(0, 0.0), (10, 10.0), (20, 20.0)]
 
 
+def wandb_records(log: Path) -> list[Any]:
+    """W&B's transaction log: after a header of 7 bytes LevelDB's log format (blocks of 32 KB; each piece has a
+    checksum, its length, and whether it is the whole, first, middle or last one of its record)."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, place, pieces, records = log.read_bytes(), 7, b"", []
+    while place + 7 <= len(data):
+        if (left := 32768 - place % 32768) < 7:
+            place += left
+            continue
+        length, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
+        pieces += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(pieces)
+            records.append(record)
+            pieces = b""
+    return records
+
+
 def test_wandb_offline_writes_what_wandb_sync_reads(tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="needs the extra `wandb`")
     spec = WandbTrackerSpec(kind="wandb", mode="offline", project="night", run_name="ours", **PATIENT)
@@ -147,15 +169,7 @@ def test_wandb_offline_writes_what_wandb_sync_reads(tmp_path: Path) -> None:
     assert tell(spec, tmp_path / "run", events).complete
     assert events == []
     (log,) = (tmp_path / "run" / "trackers" / "wandb").rglob("run-*.wandb")
-    from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
-
-    store, records = DataStore(), []
-    store.open_for_scan(str(log))
-    while (data := store.scan_data()) is not None:
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        records.append(record)
+    records = wandb_records(log)
     rows = [
         {(item.key or ".".join(item.nested_key)): json.loads(item.value_json) for item in record.history.item}
         for record in records
@@ -167,6 +181,33 @@ def test_wandb_offline_writes_what_wandb_sync_reads(tmp_path: Path) -> None:
     assert not run.git.remote_url
     names = [path.name for path in log.parent.rglob("*")]
     assert not {"requirements.txt", "wandb-metadata.json", "output.log"} & set(names)
+
+
+WANDB_DRIVER = """
+import sys, time
+from pathlib import Path
+from proctor.spec import WandbTrackerSpec
+from tests.trackers.helpers import opened
+trackers = opened(Path(sys.argv[1]), [], WandbTrackerSpec(kind="wandb", mode="offline"))
+trackers.log(1, {"rows.done": 1}, always=True)
+time.sleep(1000)
+"""
+
+
+def test_the_service_that_wandb_starts_ends_with_a_driver_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb", reason="needs the extra `wandb`")
+    mark = f"of-{tmp_path}-"
+    monkeypatch.setenv("TRACKER_TEST", mark)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    driver = subprocess.Popen([sys.executable, "-c", WANDB_DRIVER, str(tmp_path / "run")])
+    try:
+        eventually(lambda: len(marked(mark)) == 3, 120)  # the driver, the tracker's process, and W&B's service
+    finally:
+        driver.kill()
+        driver.wait()
+    eventually(lambda: not marked(mark))
 
 
 def test_comet_offline_writes_what_comet_upload_reads(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def _read(stdin: BinaryIO, inbox: SimpleQueue[Request]) -> None:
 
 
 def _die_with_the_driver() -> None:
-    """Linux ends this process with the driver even when a library holds the GIL, and nobody reads stdin."""
+    """Linux ends this process with the driver even when a library holds the GIL, and nobody reads stdin. What a library
+    has started then outlives it for as long as it does not look after itself, as W&B's service does."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

@@ -127,7 +127,8 @@ class Outlet:
             if self._open_sender is not None:
                 self._sender = self._open_sender(self._book)
             self._serve(self._book)
-            self._book.flush()
+            if self._held():
+                self._book.flush()
         except Exception as error:  # a full disk, a bucket that is gone: no reason to end a run
             self._trouble = told(error)
             self._tell(Event("tracker.failed", message=f"{self.name}: {self._trouble}"))
@@ -135,7 +136,7 @@ class Outlet:
             self.kill()
 
     def _serve(self, book: Book) -> None:
-        while True:
+        while self._held():
             last_round = self._closing.is_set()  # looked at before the queue is: nothing comes after it
             entries = self._write_down(book)
             if self._sender is not None:
