@@ -11,6 +11,7 @@ import pytest
 
 from proctor.api import run
 from proctor.rows import UserError
+from proctor.runner.exam import Exam
 from proctor.runner.outcome import RunOutcome
 from proctor.spec import RunSpec, build_spec, warnings_of
 from tests.runner.helpers import MakeSpec
@@ -95,3 +96,12 @@ def test_settings_that_do_not_go_together_are_refused_or_told(make_spec: MakeSpe
     assert any("engine.mode: has no effect on one checkpoint" in line for line in warnings_of(build_spec(lone)))
     restart = {**data, "engine": {**data["engine"], "mode": "restart", "reference": "beside"}}
     assert any("engine.reference: has no effect" in line for line in warnings_of(build_spec(restart)))
+
+
+@pytest.mark.parametrize("place", ["http://example.org/kept", "nowhere://kept"])
+def test_fingerprints_that_can_lie_nowhere_are_refused_before_the_run(make_spec: MakeSpec, place: str) -> None:
+    spec = sequence(make_spec, fingerprints=place)
+    with pytest.raises(UserError) as raised:
+        Exam.of(spec).check_engines()
+    assert raised.value.where == "engine.fingerprints"
+    assert not Path(spec.run_dir).exists()

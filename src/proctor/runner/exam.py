@@ -14,6 +14,7 @@ from proctor.images.rules import ImageRules
 from proctor.prepare.material import material_of
 from proctor.prepare.probes import sampling_of
 from proctor.results import RunDir
+from proctor.rows import UserError
 from proctor.rows.records import record_schema
 from proctor.runner.infer import EngineSetup
 from proctor.sources.base import Source
@@ -86,7 +87,10 @@ class Exam:
             return None
         options = StorageOptions(**self.spec.storage.model_dump())
         kept = self.run.folder.below("fingerprints")
-        folder = kept if engine.fingerprints is None else open_folder(engine.fingerprints, options)
+        try:
+            folder = kept if engine.fingerprints is None else open_folder(engine.fingerprints, options)
+        except UserError as error:
+            raise UserError(str(error), where="engine.fingerprints") from error
         return SwapSetup(folder, beside=engine.reference == "beside")
 
     def check_engines(self) -> None:
@@ -95,6 +99,7 @@ class Exam:
         Raises:
             UserError: the first mistake found.
         """
+        self._swap_setup()  # a place for fingerprints that is none
         python, env = environment(self.spec.engine)
         configs = {checkpoint.name: self.engine_config(checkpoint) for checkpoint in self.spec.engine.checkpoints}
         for config in configs.values():
