@@ -42,6 +42,13 @@ def test_everything_is_in_the_bucket_when_the_close_returns(bucket: Bucket) -> N
     assert events == []
 
 
+def test_what_the_bucket_does_not_have_yet_is_not_passed_over(bucket: Bucket) -> None:
+    book = Book(open_folder(bucket.url("runs/one"), bucket.options), "t")
+    for step in range(3):
+        book.write("metrics", 1.0, step, {"rows.done": step})
+    assert [entry.n for entry in book.unsent()] == [1, 2, 3]
+
+
 @pytest.mark.slow
 def test_a_sync_of_a_run_in_a_bucket_sends_what_is_left(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

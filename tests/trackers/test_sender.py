@@ -132,8 +132,23 @@ def test_a_tracker_that_works_again_gets_what_it_missed() -> None:
     office.sender.step(8)
     office.say(Ready(), 9)
     assert numbers(office.couriers[1].asked[0]) == [1, 2, 3]
+    assert office.kinds == ["tracker.failed"]
+    office.say(Taken(3, arrived=True), 10)
     assert office.kinds == ["tracker.failed", "tracker.recovered"]
     assert office.sender.trouble == ""
+
+
+def test_one_that_opens_and_takes_nothing_is_told_once_and_tried_ever_more_rarely() -> None:
+    office = Office(1)
+    starts = []
+    for now in range(1000):
+        office.sender.step(now)
+        if len(office.couriers) > len(starts):
+            starts.append(now)
+            office.say(Ready(), now)
+            office.say(Failed("500"), now)
+    assert [later - earlier for earlier, later in pairwise(starts)][:4] == [5, 10, 20, 40]
+    assert office.kinds == ["tracker.failed"]
 
 
 def test_at_the_close_it_is_tried_once_more_and_not_twice() -> None:

@@ -92,7 +92,12 @@ class Book:
         return found
 
     def unsent(self) -> list[Entry]:
-        """Entries that have not arrived."""
+        """Entries that have not arrived, those among them that object storage still keeps back.
+
+        Raises:
+            OSError: these could not be written.
+        """
+        self.flush()
         return [entry for entry in self.entries() if entry.n > self._state.arrived]
 
     def acknowledge(self, number: int) -> None:

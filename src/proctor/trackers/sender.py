@@ -9,7 +9,7 @@ from typing import Protocol
 from proctor.rows import Event
 from proctor.trackers.courier import Courier
 from proctor.trackers.entries import Entry
-from proctor.trackers.messages import Batch, Failed, Finish, Finished, Ready, Reply, Taken
+from proctor.trackers.messages import Batch, Failed, Finish, Finished, Reply, Taken
 from proctor.trackers.redaction import redacted
 
 _BATCH_ENTRIES = 50
@@ -127,11 +127,8 @@ class Sender:
         self._asked = None
         if isinstance(reply, Failed):
             self._fail(reply.reason, now)
-        elif isinstance(reply, Ready):
-            if self._failures:
-                self._tell(Event("tracker.recovered", message=f"{self._name} works again"))
-            self._failures, self.trouble = 0, ""
-        elif isinstance(reply, Taken):
+        elif isinstance(reply, Taken):  # that it can be opened says little: only what it takes makes it work again
+            self._recover()
             self._taken = reply.upto
             if reply.arrived:
                 self._book.acknowledge(reply.upto)
@@ -143,6 +140,11 @@ class Sender:
             self.done = True
             self.end()
             self._courier = None  # what it says of its own end is no failure
+
+    def _recover(self) -> None:
+        if self._failures:
+            self._tell(Event("tracker.recovered", message=f"{self._name} works again"))
+        self._failures, self.trouble = 0, ""
 
     def _fail(self, reason: str, now: float) -> None:
         self.end()
