@@ -238,3 +238,18 @@ def test_mds_inspect_and_verify(tmp_path: Path) -> None:
 def test_the_version_and_the_help_are_quick_words(tmp_path: Path) -> None:
     assert proctor("--version").stdout.startswith("proctor 0.")
     assert "Exit code" in proctor("run", "--help").stdout
+
+
+def test_an_interrupt_while_the_command_is_being_imported_is_told_in_one_word() -> None:
+    script = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'proctor.cli.app':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from proctor.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
