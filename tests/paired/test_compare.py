@@ -170,7 +170,8 @@ def test_other_sources_are_refused_unless_paired_by_sample_id(tmp_path: Path) ->
     assert change is not None
     assert (change.n, change.worse, change.better) == (2, 1, 0)
     assert fates(found) == {("scored", "scored"): 2, ("scored", "no record"): 1, ("no record", "scored"): 1}
-    regression = found.regressions[0]
+    assert found.regressed == 1  # a row that the other source does not have has not got worse
+    (regression,) = found.regressions
     assert (regression.row_a, regression.row_b, regression.sample_id) == (2, 0, "z")
 
 

@@ -86,7 +86,7 @@ def _compared(bench: Workbench, a: Side, b: Side, wish: Wish) -> Comparison:
             lay_side(bench, plan, view, f"side_{view}")
     lay_pairs(bench, plan, "side_one", "side_other")
     place = None if plan.headline is None else plan.measures.index(plan.headline)
-    lay_changed(bench, plan.headline, place)
+    lay_changed(bench, plan.headline, place, by_sample=plan.by_sample)
     views = ("one", "other")
     if wish.export is not None:
         export_changed(bench, views, plan.measures, wish.export)

@@ -16,26 +16,32 @@ from proctor.tasks.summaries import quoted
 FORMATS = {".csv": "FORMAT csv, HEADER", ".parquet": "FORMAT parquet, COMPRESSION zstd"}
 """Formats of an export, by the suffix of its name."""
 
-_LOST = f"(fate_a = '{SCORED}' and fate_b <> '{SCORED}')"
-_GAINED = f"(fate_a <> '{SCORED}' and fate_b = '{SCORED}')"
+_WORSE = "(change < 0 or lost)"
 
 
-def lay_changed(bench: Workbench, headline: Measure | None, place: int | None) -> None:
-    """Makes the view ``changed``: a line for each row whose headline score changed, or that only one side has scored,
-    with ``change`` (more is better; null where one side has no score) and ``worse``.
+def lay_changed(bench: Workbench, headline: Measure | None, place: int | None, *, by_sample: bool) -> None:
+    """Makes the view ``changed``: a line for each row whose headline score changed, or that only one side has scored.
+
+    ``change`` is by how much (more is better; null where one side has no score), ``lost`` whether only A has a score.
+    By sample id, a row that the other side does not even have is not among them: its source may never have had it.
     """
     sign = headline.sign if headline is not None else 1
     change = "null::double" if place is None else f"(b{place} - a{place}) * {sign}"
+    both = "row_a is not null and row_b is not null" if by_sample else "true"
+    lost, gained = (
+        f"(fate_{side} = '{SCORED}' and fate_{other} <> '{SCORED}' and {both})"
+        for side, other in (("a", "b"), ("b", "a"))
+    )
     known = f"fate_a = '{SCORED}' and fate_b = '{SCORED}'"
     bench.connection.execute(
-        f"create or replace view changed as select * from (select *, case when {known} then {change} end as change "
-        f"from pairs) where change <> 0 or {_LOST} or {_GAINED}"
+        f"create or replace view changed as select * from (select *, case when {known} then {change} end as change, "
+        f"{lost} as lost from pairs) where change <> 0 or {lost} or {gained}"
     )
 
 
 def count_worse(bench: Workbench) -> int:
     """How many rows got worse or lost their score."""
-    (count,) = bench.one(f"select count(*) from changed where change < 0 or {_LOST}")
+    (count,) = bench.one(f"select count(*) from changed where {_WORSE}")
     return int(count)
 
 
@@ -43,7 +49,7 @@ def regressions(bench: Workbench, views: tuple[str, str], limit: int) -> list[Ch
     """At most `limit` rows that got worse, the largest change first; after them rows that lost their score."""
     bench.connection.execute(
         "create or replace temp table worst as select row_a, row_b, sample_id, change, fate_a, fate_b "
-        f"from changed where change < 0 or {_LOST} order by change nulls last, row_a, row_b limit {int(limit)}"
+        f"from changed where {_WORSE} order by change nulls last, row_a, row_b limit {int(limit)}"
     )
     return [ChangedRow(*row) for row in bench.ask(f"{_with_answers('worst', views)} order by change nulls last, row_a")]
 
@@ -76,7 +82,7 @@ def export_ids(bench: Workbench, out: Path, *, by_sample: bool) -> int:
         UserError: the file cannot be written.
     """
     key = "sample_id" if by_sample else "row_a"
-    sql = f"select {key} from changed where change < 0 or {_LOST} order by change nulls last, row_a"
+    sql = f"select {key} from changed where {_WORSE} order by change nulls last, row_a"
     form = "FORMAT csv, HEADER false"
     _copy(bench, sql, out, form)
     return count_worse(bench)

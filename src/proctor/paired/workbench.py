@@ -91,11 +91,20 @@ class Workbench:
 
 @contextmanager
 def workbench() -> Iterator[Workbench]:
-    """A workbench in a directory of its own, removed at the end."""
+    """A workbench in a directory of its own, removed at the end.
+
+    Raises:
+        UserError: there is no room for it.
+    """
     with tempfile.TemporaryDirectory(prefix="proctor-compare-") as folder:
         settings: dict[str, Any] = {"memory_limit": _MEMORY, "preserve_insertion_order": False}
-        with duckdb.connect(str(Path(folder) / "compare.duckdb"), config=settings) as connection:
-            yield Workbench(connection)
+        try:
+            with duckdb.connect(str(Path(folder) / "compare.duckdb"), config=settings) as connection:
+                connection.execute("set enable_progress_bar = false")  # it would be drawn into what a command prints
+                yield Workbench(connection)
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            what = f"cannot be worked out here: {str(error).splitlines()[0]}"
+            raise UserError(what, where=folder, fix="point TMPDIR to a disk with room") from error
 
 
 @contextmanager
