@@ -1,8 +1,8 @@
 """Makes one of the project's environments with plain pip: ``python setup_env.py main|vllm|mlflow DIRECTORY``.
 
-``main`` is the package with its extras ``transformers``, ``transfer`` and ``dev``. ``vllm`` is vLLM's CPU build alone:
-it pins its own torch stack, so it never shares an environment with anything else. ``mlflow`` is an MLflow server for
-tests: it wants an older pyarrow than ``main`` has. torch's CPU wheel is taken where the platform's index offers one
+``main`` is the package with its extras ``transformers``, ``compile``, ``transfer`` and ``dev``. ``vllm`` is vLLM's CPU
+build alone: it pins its own torch stack, so it never shares an environment with anything else. ``mlflow`` is an MLflow
+server for tests: it wants an older pyarrow than ``main`` has. torch's CPU wheel is taken where the platform's index offers one
 under the plain version; elsewhere PyTorch's own CPU index is asked.
 """
 
@@ -41,7 +41,7 @@ def main() -> None:
         run(*pip, "install", "--quiet", MLFLOW)
     elif arguments.kind == "main":
         install_torch(pip)
-        run(*pip, "install", "--quiet", "--editable", ".[transformers,transfer,dev]")
+        run(*pip, "install", "--quiet", "--editable", ".[transformers,compile,transfer,dev]")
     else:
         install_torch(pip)
         run(*pip, "install", "--quiet", VLLM, *PROCTOR_NEEDS)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proctor.compile.model import Interval, Measured, Shape, Timing
+from proctor.rows import UserError
 
 CONFIDENCE = 0.95
 DRAWS = 500
@@ -80,9 +81,17 @@ class Estimate(NamedTuple):
 
 
 def student(degrees: int) -> float:
-    """Student's t that leaves 2.5 % above it."""
-    from scipy.special import stdtrit
+    """Student's t that leaves 2.5 % above it.
 
+    Raises:
+        UserError: scipy is not there.
+    """
+    try:
+        from scipy.special import stdtrit
+    except ImportError:
+        raise UserError(
+            "intervals need scipy, which cannot be imported", where="proctor compile", fix="install `proctor[compile]`"
+        ) from None
     return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))
 
 
