@@ -2,8 +2,8 @@
 
 ``main`` is the package with its extras ``transformers``, ``compile``, ``transfer`` and ``dev``. ``vllm`` is vLLM's CPU
 build alone: it pins its own torch stack, so it never shares an environment with anything else. ``mlflow`` is an MLflow
-server for tests: it wants an older pyarrow than ``main`` has. torch's CPU wheel is taken where the platform's index offers one
-under the plain version; elsewhere PyTorch's own CPU index is asked.
+server for tests: it wants an older pyarrow than ``main`` has. torch's CPU wheel is taken where the platform's index
+offers one under the plain version; elsewhere PyTorch's own CPU index is asked.
 """
 
 from __future__ import annotations
