@@ -30,7 +30,7 @@ from proctor.transfer.wire import Abort, Hello, ToReceiver
 if TYPE_CHECKING:
     import torch
 
-BLAME_SECONDS = 1.0
+BLAME_SECONDS = 5.0
 """How long the control channel may take to say what happened, when the transport broke first."""
 ABORT_SECONDS = 1.0
 """How long an abort is offered to a publisher that does not read."""
