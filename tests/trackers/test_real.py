@@ -248,6 +248,24 @@ def test_tensorboard_reads_the_event_files(tmp_path: Path) -> None:
     assert (30, "ck/accuracy", 0.75) in scalars
 
 
+def test_what_mlflow_refuses_costs_nothing_else(tmp_path: Path, mlflow_server: str) -> None:
+    spec = MlflowTrackerSpec(kind="mlflow", uri=mlflow_server, experiment="refused", **PATIENT)
+    events: list[Event] = []
+    trackers = Trackers([spec], LocalFolder(tmp_path / "run"), events.append)
+    trackers.params({"seed": 1})
+    state = tmp_path / "run" / "trackers" / "mlflow.state.json"
+    eventually(lambda: state.exists() and json.loads(state.read_text())["arrived"] == 1, 120)
+    trackers.params({"seed": 2})  # MLflow lets nobody change a parameter
+    trackers.log(5, {"rows.done": 5, "ü:né/x": 1}, always=True)
+    assert trackers.close(ok=False)[0].complete
+    assert [event.kind for event in events] == ["tracker.refused"]
+    assert "mlflow refused entry 2" in events[0].message
+    run = the_run(mlflow_server, "refused")
+    assert run["info"]["status"] == "FAILED"
+    assert {x["key"]: x["value"] for x in run["data"]["params"]} == {"seed": "1"}
+    assert {x["key"] for x in run["data"]["metrics"]} == {"rows.done", "ü_né/x"}
+
+
 def test_the_time_of_a_point_is_when_it_was_told(tmp_path: Path, mlflow_server: str) -> None:
     spec = MlflowTrackerSpec(kind="mlflow", uri=mlflow_server, experiment="times", **PATIENT)
     before = time.time()
