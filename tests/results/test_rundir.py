@@ -150,3 +150,5 @@ def test_records_are_exported_from_and_to_any_place(run: RunDir, tmp_path: Path)
     assert pq.read_table(out)["answer"].to_pylist() == ["a0", "a1", "a2"]
     with duckdb.connect() as connection:
         assert run.records(connection, "ck").count("*").fetchall() == [(3,)]
+        # A long query would draw its progress into what a command prints.
+        assert connection.execute("select current_setting('enable_progress_bar')").fetchall() == [(False,)]

@@ -100,7 +100,6 @@ def workbench() -> Iterator[Workbench]:
         settings: dict[str, Any] = {"memory_limit": _MEMORY, "preserve_insertion_order": False}
         try:
             with duckdb.connect(str(Path(folder) / "compare.duckdb"), config=settings) as connection:
-                connection.execute("set enable_progress_bar = false")  # it would be drawn into what a command prints
                 yield Workbench(connection)
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             what = f"cannot be worked out here: {str(error).splitlines()[0]}"

@@ -213,6 +213,7 @@ class RunDir:
         paths = self.results.local_copies(parts)
         for part, path in zip(parts, paths, strict=True):
             _check_part(path, f"{self.results.location}/{part}")
+        connection.execute("set enable_progress_bar = false")  # it would be drawn into what a command prints
         return connection.read_parquet(
             [str(path) for path in paths], union_by_name=True, filename=places, file_row_number=places
         )
