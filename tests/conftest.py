@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,12 +12,21 @@ from hypothesis import settings
 settings.register_profile("proctor", deadline=None)  # a loaded machine is no failure
 settings.load_profile("proctor")
 
+# Whoever starts the tests in the background has SIGINT ignored, and every child would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "false")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with a real model first: they take longest, and would keep one process busy after all others have ended."""
+    long = {item.path for item in items if item.get_closest_marker("model") is not None}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session")

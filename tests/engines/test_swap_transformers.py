@@ -75,8 +75,8 @@ def test_swaps_leave_nothing_behind(checkpoints: list[Path]):
             engine.swap(config(directory, dtype="auto"), weights.path)
         mapped = Path("/proc/self/maps").read_text().count("proctor-weights")
         counts.append((mapped, len(list(Path("/proc/self/fd").iterdir()))))
-    assert counts[1:] == counts[1:2] * 7
-    assert counts[-1][0] == 1
+    assert [mapped for mapped, _ in counts[1:]] == [1] * 7
+    assert counts[-1][1] <= counts[1][1]  # fewer, where what other tests left goes meanwhile
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -219,16 +219,19 @@ def test_pushes_without_pops_and_names_without_end_stay_bounded(monkeypatch: pyt
     assert "(further ranges)" in {paths[path].name for path in further}
 
 
-_MEASURE = """
-import resource, sys
+_MEASURE = r"""
+import re, sys
+from pathlib import Path
 from proctor.trace import open_trace
 from proctor.trace.nvtx.innermost import innermost
 from proctor.trace.nvtx.projection import project
+def peak():  # not `ru_maxrss`: a child starts with that of the process it was forked from
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 with open_trace(sys.argv[1]) as trace:
     trace.one("SELECT count(*) FROM kernels")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     found = project(trace)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    grown = peak() - before
     print(grown, found.total.operations, len(innermost(trace).paths))
 """
 

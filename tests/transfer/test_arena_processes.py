@@ -114,14 +114,14 @@ def test_a_killed_reader_costs_its_maker_nothing() -> None:
         assert arena.buffer[0] == 0
         with Arena.attach(arena.path) as again:
             assert again.buffer[1] == 1
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_more_than_there_is_is_an_error_here() -> None:
     before = descriptors()
     with pytest.raises(UserError, match=r"no room for .* bytes of shared memory: .* are free"):
         Arena.create(1 << 60)
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_real_limit_is_an_error_here() -> None:
@@ -135,7 +135,7 @@ def test_a_real_limit_is_an_error_here() -> None:
         Arena.create(1 << 19).close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOMEM])
@@ -150,7 +150,7 @@ def test_a_full_memory_is_an_error_here(number: int, monkeypatch: pytest.MonkeyP
     with pytest.raises(UserError, match=os.strerror(number)) as caught:
         Arena.create(PAGE, name="ck-7")
     assert caught.value.where == "ck-7"
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_containers_limit_counts(tmp_path: Path) -> None:

@@ -212,4 +212,6 @@ def test_fifty_links_leave_nothing() -> None:
     before = left()
     for _ in range(50):
         once()
-    assert left() == before
+    files, threads = left()
+    assert files <= before[0]
+    assert threads <= before[1]

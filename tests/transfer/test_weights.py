@@ -181,7 +181,8 @@ def test_fifty_epochs_leave_nothing_behind(transport: str) -> None:
         before, threads = descriptors(), threading.active_count()
         for _ in range(50):
             receipt = publisher.publish(tensors)
-        assert (descriptors(), threading.active_count()) == (before, threads)
+        assert descriptors() <= before  # what earlier tests left may go meanwhile
+        assert threading.active_count() <= threads
         assert receipt.epoch == 52
         publisher.publish(tensors)
         for side in sides:
@@ -195,7 +196,8 @@ def test_what_is_closed_is_gone(transport: str) -> None:
     transfer({"a": torch.ones(9)}, transport=transport)  # what torch itself opens once
     before, threads = descriptors(), threading.active_count()
     transfer({"a": torch.ones(9)}, transport=transport)
-    assert (descriptors(), threading.active_count()) == (before, threads)
+    assert descriptors() <= before  # what earlier tests left may go meanwhile
+    assert threading.active_count() <= threads
 
 
 def test_slots_are_made_once() -> None:

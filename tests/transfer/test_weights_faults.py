@@ -109,7 +109,8 @@ def bench(**options: Any) -> Iterator[Bench]:
             yield made
         finally:
             made.close()
-    assert (descriptors(), threading.active_count()) == (before, threads)
+    assert descriptors() <= before  # what earlier tests left may go meanwhile
+    assert threading.active_count() <= threads
 
 
 # Towards a receiver: Hello, three times a frame and its bytes, Commit, Release.

@@ -492,5 +492,5 @@ def test_nothing_is_left_behind(tmp_path: Path):
     for _ in range(10):
         once()
     until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before[0])
-    assert threading.active_count() == before[1]
+    assert threading.active_count() <= before[1]
     assert "proctor-kv" not in Path("/proc/self/maps").read_text()
