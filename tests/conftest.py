@@ -25,7 +25,7 @@ os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "false")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with a real model first: they take longest, and would keep one process busy after all others have ended."""
-    long = {item.path for item in items if item.get_closest_marker("model") is not None}
+    long = {item.path for item in items for name in ("model", "vllm") if item.get_closest_marker(name) is not None}
     items.sort(key=lambda item: item.path not in long)
 
 
