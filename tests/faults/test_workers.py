@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from proctor.api import run
-from proctor.runner import exam as exam_module
+from proctor.prepare import material
 from proctor.runner.outcome import RunOutcome
 from proctor.sources.registry import source_of
 from proctor.spec import PythonTaskSpec, RunSpec
@@ -57,7 +57,7 @@ def with_deadly_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
     def make(*arguments: Any) -> DeadlySource:
         return DeadlySource(source_of(*arguments), 37, way, tmp_path / "struck")
 
-    monkeypatch.setattr(exam_module, "source_of", make)
+    monkeypatch.setattr(material, "source_of", make)
 
 
 def test_a_row_that_kills_its_reader_is_named(
