@@ -19,6 +19,7 @@ from proctor.engines.transformers import TransformersEngine
 from tests.engines.swapping import answered, cold, copy_with, loaded, published, retensored, told
 from tests.engines.swapping import hf_config as config
 from tests.engines.tiny import answers, ask
+from tests.leaks import descriptors
 
 pytestmark = pytest.mark.model
 torch = pytest.importorskip("torch", reason="needs the `transformers` extra")
@@ -74,7 +75,7 @@ def test_swaps_leave_nothing_behind(checkpoints: list[Path]):
         with published(directory) as weights:
             engine.swap(config(directory, dtype="auto"), weights.path)
         mapped = Path("/proc/self/maps").read_text().count("proctor-weights")
-        counts.append((mapped, len(list(Path("/proc/self/fd").iterdir()))))
+        counts.append((mapped, descriptors()))
     assert [mapped for mapped, _ in counts[1:]] == [1] * 7
     assert counts[-1][1] <= counts[1][1]  # fewer, where what other tests left goes meanwhile
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from proctor.engines import Fault
 from proctor.supervise import Settings, Supervisor
+from tests.leaks import descriptors
 from tests.supervise.helpers import Supervised, ask, process_gone, scripted
 
 Start = Callable[..., Supervised]
@@ -39,19 +39,15 @@ def test_an_idle_engine_may_close_by_itself(supervise: Start, tmp_path: Path) ->
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:
-    def open_descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    gc.collect()  # what earlier tests left may close at any moment: fewer are no leak
-    before = open_descriptors()
+    before = descriptors()
     one = Supervised(scripted(tmp_path, Fault("exit", rows=(2, 3))), tmp_path)
     one.answers([1])
-    at_work = open_descriptors()
+    at_work = descriptors()
     one.answers(range(2, 8))
     assert one.supervisor.counters.restarts == 5
-    assert open_descriptors() <= at_work
+    assert descriptors() <= at_work
     one.supervisor.close()
-    assert open_descriptors() <= before
+    assert descriptors() <= before
 
 
 def test_close_while_loading(supervise: Start, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-from pathlib import Path
 
 from proctor.transfer.arena import Arena
 
@@ -14,7 +13,3 @@ def filled(nbytes: int = 3 * PAGE, *, prefault: bool = False) -> Arena:
     arena = Arena.create(nbytes, prefault=prefault)
     arena.write(0, [memoryview(bytes(range(256)) * (nbytes // 256))])
     return arena
-
-
-def descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -16,7 +16,8 @@ from proctor.rows import UserError
 from proctor.transfer import memory
 from proctor.transfer.arena import Arena
 from proctor.transfer.errors import Reason, TransferError
-from tests.transfer.arenas import PAGE, descriptors, filled
+from tests.leaks import descriptors
+from tests.transfer.arenas import PAGE, filled
 from tests.transfer.child import child
 
 

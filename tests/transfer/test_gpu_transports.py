@@ -5,13 +5,11 @@ Publisher and receiver are the real ones; the broadcast and the shared memory of
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import psutil
 import pytest
 import torch
 
@@ -27,6 +25,7 @@ from proctor.transfer.publisher import Publisher, Receipt
 from proctor.transfer.receiver import Received, Receiver
 from proctor.transfer.slots import Slot
 from proctor.transfer.tensors import plan
+from tests.leaks import descriptors
 from tests.transfer.pipelines import without
 from tests.transfer.test_mapped_link import Registry
 
@@ -266,8 +265,7 @@ def test_nothing_is_left_behind(transport: str, fails: bool, monkeypatch: pytest
                     received.result(SECONDS)
             both.close()
             del both
-        gc.collect()
-        return psutil.Process().num_fds(), threading.active_count()
+        return descriptors(), threading.active_count()
 
     files, threads = left(2)
     files_later, threads_later = left(5)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,6 +17,7 @@ from proctor.transfer.links.callers import Callers, call
 from proctor.transfer.links.mapped import Go, Taken
 from proctor.transfer.links.shm import PAGE, ShmInlet, ShmOutlet, ShmRing
 from proctor.transfer.slots import Ring
+from tests.leaks import descriptors
 from tests.transfer.child import Child, child
 from tests.transfer.rings import NBYTES, send, slots, soon, take
 
@@ -205,8 +204,7 @@ def test_fifty_links_leave_nothing() -> None:
         publisher.close()
 
     def left() -> tuple[int, int]:
-        gc.collect()
-        return sum(1 for _ in Path("/proc/self/fd").iterdir()), threading.active_count()
+        return descriptors(), threading.active_count()
 
     once()
     before = left()

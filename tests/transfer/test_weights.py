@@ -14,7 +14,8 @@ from proctor.transfer.errors import Reason, TransferError
 from proctor.transfer.peers import Peers
 from proctor.transfer.tensors import DTYPES, plan
 from proctor.transfer.weights import Publisher, Receiver, State
-from tests.transfer.weights_support import Side, descriptors, home, receivers, same, transfer
+from tests.leaks import descriptors
+from tests.transfer.weights_support import Side, home, receivers, same, transfer
 
 HOST_TRANSPORTS = ["stream", "shm", "gloo"]
 

@@ -21,8 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from proctor.transfer.errors import TransferError
 from proctor.transfer.weights import Publisher, Received, Receiver
+from tests.leaks import descriptors
 from tests.transfer.faulty import Action, Fault, Proxy
-from tests.transfer.weights_support import Side, close, descriptors, home, same, transfer
+from tests.transfer.weights_support import Side, close, home, same, transfer
 
 DEADLINE = 0.3
 """Seconds, of epochs in which somebody has to be late; of all others it is `LONG`, however busy the machine."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -110,8 +109,3 @@ def in_thread(call: Callable[[], Any]) -> threading.Thread:
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     return thread
-
-
-def descriptors() -> int:
-    gc.collect()  # what a test before left in exceptions and their frames
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -24,6 +24,7 @@ from proctor.transfer.kv.memory import Attached
 from proctor.transfer.kv.receiver import Receiver
 from proctor.transfer.kv.sender import Sender
 from proctor.transfer.tensors import as_bytes
+from tests.leaks import descriptors
 from tests.transfer.kv.samples import LAYOUT, Clock, block, same
 from tests.transfer.kv.waiting import reason_of, soon, until
 
@@ -488,9 +489,9 @@ def test_nothing_is_left_behind(tmp_path: Path):
             receiver.ask("never")
 
     once()
-    before = len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+    before = descriptors(), threading.active_count()
     for _ in range(10):
         once()
-    until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before[0])
+    until(lambda: descriptors() <= before[0])
     assert threading.active_count() <= before[1]
     assert "proctor-kv" not in Path("/proc/self/maps").read_text()
