@@ -196,5 +196,17 @@ def test_a_weight_file_that_is_none(tmp_path: Path, damage: bytes) -> None:
 
 def test_a_folder_in_place_of_a_weight_file(tmp_path: Path) -> None:
     directory = model_directory(tmp_path / "m", SMALL, {})
-    (directory / "other.safetensors").mkdir()
-    assert read_model(str(directory)).missing == (f"{directory}/other.safetensors: cannot be read: Is a directory",)
+    (directory / "model.safetensors").unlink()
+    (directory / "model.safetensors").mkdir()
+    assert read_model(str(directory)).missing == (f"{directory}/model.safetensors: cannot be read: Is a directory",)
+
+
+def test_weights_that_lie_there_twice_count_once(tmp_path: Path) -> None:
+    directory = model_directory(tmp_path / "m", SMALL, {"w": ("BF16", [1000])})
+    (directory / "model.safetensors").rename(directory / "model-00001-of-00001.safetensors")
+    index = directory / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"w": "model-00001-of-00001.safetensors"}}))
+    (directory / "consolidated.safetensors").write_bytes((directory / "model-00001-of-00001.safetensors").read_bytes())
+    assert read_model(str(directory), "bfloat16").weight_bytes == 2000
+    index.write_text("{}")
+    assert read_model(str(directory)).missing == (f"{index}: no index: no weight_map in this index",)

@@ -17,7 +17,15 @@ from safetensors.torch import save_file
 from proctor.rows import UserError
 from proctor.transfer.errors import TransferError
 from proctor.transfer.reading import read_checkpoint
-from proctor.transfer.safetensors import LONGEST_HEADER, header_bytes, parse_header, parse_index
+from proctor.transfer.safetensors import (
+    INDEX,
+    LONGEST_HEADER,
+    header_bytes,
+    parse_header,
+    parse_index,
+    read_header,
+    weight_files,
+)
 from tests.transfer.test_published import same, some
 
 DTYPES = {
@@ -160,6 +168,36 @@ def test_a_header_that_claims_too_much_is_not_read(tmp_path: Path) -> None:
 def test_an_index_that_is_none_is_refused(index: bytes) -> None:
     with pytest.raises(UserError):
         parse_index(index, "here")
+
+
+def test_a_header_tells_of_data_that_are_not_there_if_nobody_wants_them(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file_of({"a": tensor(), "packed": tensor("F4", (5, 3), (8, 16))}))
+    with pytest.raises(UserError, match="'F4', which is not known"):
+        read_header(file)
+    assert [(held.name, held.stop - held.start) for held in read_header(file, complete=False)] == [
+        ("a", 8),
+        ("packed", 8),
+    ]
+    file.write_bytes(file_of({"a": tensor()}, bytes(7)))
+    with pytest.raises(UserError, match="cut short"):
+        read_header(file)
+    assert len(read_header(file, complete=False)) == 1
+    for wrong in (tensor(offsets=(0, 4)), tensor("F4", offsets=(8, 0))):
+        file.write_bytes(file_of({"a": wrong}))
+        with pytest.raises(UserError, match="does not have"):
+            read_header(file, complete=False)
+
+
+def test_files_that_are_no_part_of_the_model_are_not_counted(tmp_path: Path) -> None:
+    assert weight_files(tmp_path) == []
+    for name in ("b", "a", "consolidated"):
+        (tmp_path / f"{name}.safetensors").write_bytes(file_of({}))
+    assert [file.stem for file in weight_files(tmp_path)] == ["a", "b", "consolidated"]
+    (tmp_path / "model.safetensors").write_bytes(file_of({}))
+    assert [file.stem for file in weight_files(tmp_path)] == ["model"]
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"y": "b.safetensors", "x": "not-there.safetensors"}}))
+    assert [file.stem for file in weight_files(tmp_path)] == ["b", "not-there"]
 
 
 THREE = {"a": tensor(), "b.c": tensor("U8", (3,), (8, 11)), "d": tensor("I64", (), (11, 19))}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from proctor.spec.model import MOST_ID
+from proctor.rows import UserError
+from proctor.transfer.manifest import ITEM_BYTES
+from proctor.transfer.safetensors import INDEX, Stored, read_header, weight_files
 
 WHERE = "engine.checkpoints"
 FLOAT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of a number, by the names that `engine.dtype` has."""
 
 NOT_KNOWN = "not known"
-_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-_LARGEST_HEADER = 100_000_000
-"""What safetensors itself refuses to read."""
+_FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 _OTHER_FORMATS = ("*.bin", "*.pt", "*.gguf")
 
 
@@ -40,22 +38,26 @@ class Weights(NamedTuple):
 
 def read_weights(directory: Path) -> tuple[Weights, list[str]]:
     """The weights of a model directory, and a line for each file that does not tell; there is then no sum."""
-    files = sorted(directory.glob("*.safetensors"))
+    try:
+        files = weight_files(directory)
+    except (OSError, UserError) as error:
+        return Weights(0, 0, NOT_KNOWN), [_line(directory / INDEX, "no index", error)]
     if not files:
         return _sizes([file for pattern in _OTHER_FORMATS for file in directory.glob(pattern)])
     floats = other = 0
     unread: list[str] = []
     for file in files:
         try:
-            for name, tensor in _header(file).items():
-                if name != "__metadata__":
-                    numbers, size = _size(tensor)
-                    floats, other = floats + numbers, other + size
-        except OSError as error:
-            unread.append(f"{file}: cannot be read: {error.strerror}")
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            unread.append(f"{file}: not a safetensors file: {error}")
+            for tensor in read_header(file, complete=False):
+                numbers, rest = _size(tensor)
+                floats, other = floats + numbers, other + rest
+        except (OSError, UserError) as error:
+            unread.append(_line(file, "not a safetensors file", error))
     return (Weights(0, 0, NOT_KNOWN) if unread else Weights(floats, other, "safetensors headers")), unread
+
+
+def _line(file: Path, wrong: str, error: OSError | UserError) -> str:
+    return f"{file}: {f'cannot be read: {error.strerror}' if isinstance(error, OSError) else f'{wrong}: {error.what}'}"
 
 
 def _sizes(files: list[Path]) -> tuple[Weights, list[str]]:
@@ -65,31 +67,7 @@ def _sizes(files: list[Path]) -> tuple[Weights, list[str]]:
         return Weights(0, 0, NOT_KNOWN), [f"{error.filename}: cannot be read: {error.strerror}"]
 
 
-def _size(tensor: dict[str, Any]) -> tuple[int, int]:
+def _size(tensor: Stored) -> tuple[int, int]:
     """Numbers of a floating point type, or else bytes of a tensor."""
-    kind, shape, (start, end) = tensor["dtype"], tensor["shape"], tensor["data_offsets"]
-    whole = [*shape, start, end]
-    if any(type(number) is not int or number < 0 for number in whole) or end < start:
-        raise ValueError("a shape or an offset that is none")
-    if not isinstance(kind, str):
-        raise ValueError("a dtype that is none")
-    if kind not in _FLOATS:
-        return 0, end - start
-    numbers = math.prod(shape)
-    if numbers * _FLOATS[kind] != end - start:
-        raise ValueError(
-            f"{numbers:.4g} numbers in {end - start:,} bytes" if numbers < MOST_ID else "a shape too large"
-        )
-    return numbers, 0
-
-
-def _header(file: Path) -> dict[str, Any]:
-    """Format: u64 length (little-endian), then so many bytes of JSON."""
-    with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > _LARGEST_HEADER:
-            raise ValueError(f"a header of {length:,} bytes")
-        header = json.loads(stream.read(length))
-    if not isinstance(header, dict):
-        raise ValueError("its header is not a JSON object")
-    return header
+    nbytes = tensor.stop - tensor.start
+    return (nbytes // ITEM_BYTES[tensor.dtype], 0) if tensor.dtype in _FLOATS else (0, nbytes)

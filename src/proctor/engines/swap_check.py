@@ -15,6 +15,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from proctor.engines.base import EngineConfig, SwapRefused
+from proctor.rows import UserError
+from proctor.transfer.safetensors import read_header, weight_files
 
 Entry = tuple[str, str, tuple[int, ...]]
 Layout = Mapping[str, tuple[str, tuple[int, ...]]]
@@ -143,18 +145,13 @@ def _files_of(directory: str) -> dict[str, str]:
 
 def _layout_of(directory: str) -> Layout:
     """From the headers of the safetensors files, which are all that is read of them."""
-    from safetensors import SafetensorError, safe_open
-
-    layout: dict[str, tuple[str, tuple[int, ...]]] = {}
     try:
-        for path in _weight_files(Path(directory)):
-            with safe_open(path, framework="np") as file:
-                for name in file.keys():  # noqa: SIM118 (no mapping)
-                    part = file.get_slice(name)
-                    layout[name] = (str(part.get_dtype()), tuple(part.get_shape()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
+        files = weight_files(Path(directory))
+        if not files:
+            raise SwapRefused(f"{directory} has no *.safetensors files")
+        return {tensor.name: (tensor.dtype, tensor.shape) for file in files for tensor in read_header(file)}
+    except (OSError, UserError) as error:
         raise SwapRefused(f"the weights of {directory} cannot be read: {error}") from error
-    return layout
 
 
 def _check_layout(own: Layout, wanted: Outline, dtype: str) -> None:
@@ -171,18 +168,6 @@ def _check_layout(own: Layout, wanted: Outline, dtype: str) -> None:
             raise SwapRefused(f"{name} has the shape {list(shape)}, not {list(own_shape)}")
         if dtype == "auto" and type_ != own_type:
             raise SwapRefused(f"{name} is {type_}, not {own_type}")
-
-
-def _weight_files(directory: Path) -> list[Path]:
-    index = directory / "model.safetensors.index.json"
-    if index.is_file():
-        named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        return [directory / name for name in sorted(set(named))]
-    whole = directory / "model.safetensors"
-    found = [whole] if whole.is_file() else sorted(directory.glob("*.safetensors"))
-    if not found:
-        raise SwapRefused(f"{directory} has no *.safetensors files")
-    return found
 
 
 def _configuration(directory: str) -> dict[str, Any]:

@@ -15,12 +15,9 @@ from proctor.rows import UserError
 from proctor.storage.connect import StorageOptions
 from proctor.transfer.closing import Closing
 from proctor.transfer.manifest import Bucket, Manifest, lay_out
-from proctor.transfer.safetensors import LENGTH_BYTES, Stored, header_bytes, parse_header, parse_index
+from proctor.transfer.safetensors import INDEX, LENGTH_BYTES, SINGLE, Stored, header_bytes, parse_header, parse_index
 from proctor.transfer.sources import Place, Source, place_of, read_all
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-"""Both as transformers names them."""
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "model.pt", "pytorch_model.pt")
 _BESIDE = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".py")
 """Ends of names of the files that decide on answers together with the tensors."""
