@@ -67,6 +67,15 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         value, _ = parse_value(text, where)
     except UserError as error:
         raise UserError(error.what, where=where) from error
+    set_value(data, key, value, where)
+
+
+def set_value(data: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Sets the dotted `key` in place; blocks that are not there yet are made. `where` stands for it in messages.
+
+    Raises:
+        UserError: the key leads through something that is not a mapping or list.
+    """
     *parents, last = key.split(".")
     holder: Any = data
     for name in parents:
