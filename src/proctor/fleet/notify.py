@@ -114,23 +114,32 @@ class Notifier:
         return f"{line} ({event.action.translate(_ESCAPES)})" if event.action else line
 
     def _run(self, poster: Poster) -> None:
-        while lines := self._next():
-            reply = self._deliver(poster, "\n".join(lines))
-            with self._changed:
-                arrived, lost = (len(lines), 0) if reply.ok else (0, len(lines))
-                self._told = Told(self._told.arrived + arrived, self._told.lost + lost, 0, reply.trouble)
-            self._sleep(_PAUSE)
+        pause = 0.0
+        while self._more():
+            self._sleep(pause)
+            if lines := self._take():
+                reply = self._deliver(poster, "\n".join(lines))
+                self._count(reply, len(lines))
+            pause = _PAUSE
 
-    def _next(self) -> list[str]:
-        """Takes the lines that wait, a message full of them; waits for the first. None: nothing more will be sent."""
+    def _more(self) -> bool:
+        """Waits for a line; whether there is one, and time to send it."""
         with self._changed:
             while not self._lines and not self._closing:
                 self._changed.wait()
-            if time.monotonic() > self._give_up:
-                return []
+            return bool(self._lines) and time.monotonic() < self._give_up
+
+    def _take(self) -> list[str]:
+        """The lines that wait, a message full of them."""
+        with self._changed:
             lines = [self._lines.popleft() for _ in range(min(_LINES, len(self._lines)))]
             self._told = self._told._replace(waiting=len(lines))
             return lines
+
+    def _count(self, reply: Reply, lines: int) -> None:
+        arrived, lost = (lines, 0) if reply.ok else (0, lines)
+        with self._changed:
+            self._told = Told(self._told.arrived + arrived, self._told.lost + lost, 0, reply.trouble)
 
     def _deliver(self, poster: Poster, text: str) -> Reply:
         """Tries until it has arrived, cannot arrive, or has been tried often enough."""
