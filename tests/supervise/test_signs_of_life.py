@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from proctor.engines import EngineConfig
+from proctor.rows import ErrorKind
 from tests.engines.chat_server import ChatServer, completion
-from tests.supervise.helpers import Supervised
+from tests.supervise.helpers import Supervised, scripted
 
 
 @pytest.mark.slow
@@ -24,3 +26,16 @@ def test_waiting_for_a_slow_server_is_no_stall(supervise: Callable[..., Supervis
         found = engine.answers([1, 2])
     assert [found[row].text for row in (1, 2)] == ["fine", "fine"]
     assert engine.supervisor.counters.restarts == 0
+
+
+@pytest.mark.slow
+def test_compiling_at_work_is_no_stall_but_has_a_limit_too(supervise: Callable[..., Supervised], tmp_path: Path):
+    """Row 1 compiles for longer than the stall deadline, row 3 for longer than an engine may take to load."""
+    config = scripted(tmp_path, compiles={"1": 2.5, "3": 600.0})
+    engine = supervise(config, stall_seconds=1.0, load_seconds=10.0)
+    assert engine.answers([1, 2])[1].text == "answer 1"
+    assert engine.supervisor.counters.stalls == 0
+    failure = engine.answers([3])[3].failure
+    assert failure is not None
+    assert failure.kind == ErrorKind.INFER_STALLED
+    assert "no progress for 10 s" in failure.message

@@ -16,8 +16,10 @@ FELL_BACK = "compile.fell_back"
 
 Plain = str | int | float | bool | None
 Listener = Callable[["News"], None]
+Signal = Callable[[bool], None]
 _log = logging.getLogger(__name__)
 _listener: Listener | None = None
+_signal: Signal | None = None
 
 
 class News(msgspec.Struct, frozen=True):
@@ -42,6 +44,18 @@ def listen(listener: Listener | None) -> None:
     """From now on this process's news goes to `listener`; None: to the log."""
     global _listener
     _listener = listener
+
+
+def signal_compiling(signal: Signal | None) -> None:
+    """From now on `signal` is told when this process begins to compile (True) and when that has ended (False)."""
+    global _signal
+    _signal = signal
+
+
+def compiling(*, began: bool) -> None:
+    """Says that compiling has begun or ended: between the two no token comes and no row is finished; all is well."""
+    if _signal is not None:
+        _signal(began)
 
 
 def tell(kind: str, message: str = "", *, action: str = "", seconds: float | None = None, **data: Plain) -> None:

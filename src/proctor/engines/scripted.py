@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from proctor.engines import news
 from proctor.engines.base import EngineConfig, Feed, Reporter
 from proctor.engines.faults import claim
 from proctor.engines.numerics import Numerics
@@ -31,6 +32,7 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         load_seconds: seconds that loading takes.
         load_failures: how many of the first loads fail, counted across restarts in `EngineConfig.fault_state`.
         close_seconds: seconds that closing takes.
+        compiles: by row id as text, seconds for which the engine says that it compiles before it answers that row.
         helpers: idle processes that the engine starts beside itself, as vLLM starts its workers.
         swap: what a swap does: succeeds (``ok``), is refused, raises, leaves the old checkpoint in place without a word
             (``stale``), never ends (``hang``), or ends the process (``crash``).
@@ -45,6 +47,7 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     load_seconds: float = 0.0
     load_failures: int = 0
     close_seconds: float = 0.0
+    compiles: dict[str, float] = {}
     helpers: int = 0
     swap: SwapKind = "ok"
     swap_at: tuple[str, ...] = ()
@@ -101,10 +104,18 @@ class ScriptedEngine:
 
     def _script(self, batch: Sequence[Request]) -> Iterator[Response]:
         for request in batch:
+            self._compile(request.id)
             try:
                 yield Response(id=request.id, text=self._answer(request), finish_reason="stop")
             except Refused as refusal:
                 yield refusal.response(request.id)
+
+    def _compile(self, row: int) -> None:
+        seconds = self._options.compiles.get(str(row), 0.0)
+        if seconds:
+            news.compiling(began=True)
+            time.sleep(seconds)
+            news.compiling(began=False)
 
     def swap(self, config: EngineConfig, weights: str = "") -> None:  # noqa: ARG002 (the contract)
         """Does what is planted.

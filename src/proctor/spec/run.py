@@ -39,7 +39,7 @@ class LimitsSpec(SpecModel):
     stall_seconds: float = Field(default=120.0, gt=0, le=LONGEST)
     """An engine that makes no progress for so long is ended and started anew."""
     load_seconds: float = Field(default=900.0, gt=0, le=LONGEST)
-    """Longest time that loading a model may take."""
+    """Longest time that loading a model may take, and that an engine at work may compile for without an answer."""
     init_attempts: int = Field(default=3, ge=1, le=MOST)
     """Starts of an engine that may fail one after another before its breaker opens."""
     row_seconds: float = Field(default=60.0, gt=0, le=LONGEST)

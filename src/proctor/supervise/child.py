@@ -62,6 +62,7 @@ def _serve(messages: Iterator[wire.ToChild], outbox: Outbox) -> None:
         outbox.send(wire.Checked())
         return
     news.listen(lambda told: outbox.send(wire.News(told)))
+    news.signal_compiling(lambda began: outbox.send(wire.Compiling(began)))
     began = time.monotonic()
     engine.load()
     outbox.send(wire.Loaded(time.monotonic() - began, _versions()))

@@ -116,6 +116,8 @@ class Loop:
             elif isinstance(message, wire.Progress):
                 self.counters.tokens += message.tokens
                 self._deadline.touch(now)
+            elif isinstance(message, wire.Compiling) and self.ready:
+                self._deadline.relimit(self._settings.silence(compiling=message.began), now)
             elif isinstance(message, wire.Loaded):
                 self._loaded(message)
             elif isinstance(message, wire.News):
@@ -281,8 +283,7 @@ class Loop:
         if self.engine is not None:
             if self.ready and not self.ledger.with_child:
                 self.engine.finish(self.close_seconds)
-            messages, _ = self.engine.end()
-            self._listen(messages)
+            self._listen(self.engine.end()[0])
             self.engine, self.ready = None, False
         self._end_swap("failed", reason)
         for succession in self._mailbox.successions():

@@ -13,7 +13,7 @@ class Settings:
 
     Attributes:
         stall_seconds: longest time without a finished row or a decoded token while rows are with the engine.
-        load_seconds: longest time that a start may take.
+        load_seconds: longest time that a start may take, and that an engine at work may compile without a word.
         init_attempts: starts that may fail one after another before the breaker opens.
         window: most requests handed to the child at once; twice the engine's batch keeps it from waiting.
         stalls_dir: local directory for stack dumps and the child's log.
@@ -36,3 +36,7 @@ class Settings:
     hold_seconds: float = 1.0
     probe_seconds: float = 30.0
     close_seconds: float = 5.0
+
+    def silence(self, *, compiling: bool) -> float:
+        """Seconds that an engine at work may show no progress."""
+        return max(self.stall_seconds, self.load_seconds) if compiling else self.stall_seconds

@@ -37,6 +37,11 @@ class Deadline:
         """No progress is expected any more."""
         self._limit = inf
 
+    def relimit(self, limit: float, now: float) -> None:
+        """There was progress, and from now on the limit is another one, if progress is expected at all."""
+        if self.running:
+            self.start(limit, now)
+
     def touch(self, now: float) -> None:
         """There was progress."""
         self._since = now

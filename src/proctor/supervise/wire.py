@@ -85,6 +85,12 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
     tokens: int
 
 
+class Compiling(msgspec.Struct, frozen=True, tag="compiling"):
+    """From the child: compiling has begun, or ended, which shows no other progress."""
+
+    began: bool
+
+
 class News(msgspec.Struct, frozen=True, tag="news"):
     """From the child: what the engine tells, see `proctor.engines.news`."""
 
@@ -133,7 +139,7 @@ class Fallen(msgspec.Struct, frozen=True, tag="fallen"):
 
 
 ToChild = Start | Work | Swap
-FromChild = Checked | Loaded | Swapped | Taken | Answer | Progress | News | Broken | Fallen
+FromChild = Checked | Loaded | Swapped | Taken | Answer | Progress | Compiling | News | Broken | Fallen
 
 _encoder = msgspec.msgpack.Encoder()
 Message = TypeVar("Message")

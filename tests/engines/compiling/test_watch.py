@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the `transformers` extra")
 
+from proctor.engines import news  # noqa: E402
 from proctor.engines.compiling.apply import compile_in_place  # noqa: E402
 from proctor.engines.compiling.settings import Compile  # noqa: E402
 from proctor.engines.compiling.targets import Target, find_targets  # noqa: E402
@@ -35,6 +36,18 @@ def test_every_new_size_of_a_static_graph_is_a_recompilation_with_its_reason():
     encoder(patches(8))
     assert watch.changes() == {}
     assert watch.counters["blocks"].graphs == 2
+
+
+def test_the_beginning_and_the_end_of_a_compilation_are_signalled(monkeypatch: pytest.MonkeyPatch):
+    told: list[bool] = []
+    monkeypatch.setattr(news, "_signal", told.append)
+    encoder = Encoder()
+    compile_in_place(encoder, find_targets(encoder, ["blocks"]), STATIC)
+    encoder(patches(8))
+    encoder(patches(8))
+    assert told == [True, False]
+    encoder(patches(16))
+    assert told == [True, False, True, False]
 
 
 @pytest.mark.parametrize("full", [True, False], ids=["full graph", "in pieces"])

@@ -19,6 +19,8 @@ import msgspec
 from torch._dynamo import utils as dynamo
 from torch._dynamo.callback import CallbackArgs, callback_handler
 
+from proctor.engines import news
+
 _LIMIT_LOGGER = "torch._dynamo.convert_frame"
 _LIMIT_TEXT = "torch._dynamo hit config."
 _KEPT_METRICS = 4096
@@ -167,6 +169,7 @@ def _running() -> tuple[Compiled, FrameType] | None:
 def _started(_: CallbackArgs) -> None:
     running = _running()
     if running is not None:
+        news.compiling(began=True)
         call, frame = running
         call.compiles(frame.f_locals["args"], frame.f_locals["kwargs"])
         _marks.append(_Mark(call, time.monotonic(), _figures(), len(dynamo.graph_break_reasons)))
@@ -177,6 +180,7 @@ def _ended(arguments: CallbackArgs) -> None:
         return
     mark = _marks.pop()
     mark.call.ended()
+    news.compiling(began=False)
     graphs, hits, misses = (now - then for now, then in zip(_figures(), mark.figures, strict=True))
     more = Seen(
         graphs=graphs,
