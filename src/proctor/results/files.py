@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from proctor.rows import UserError
-from proctor.storage.folder import Folder
+from proctor.rows import Event, UserError
+from proctor.storage.folder import Folder, Journal
 
 
 def write_text(folder: Folder, name: str, text: str) -> None:
@@ -37,3 +37,24 @@ def read_json(folder: Folder, name: str) -> Any:
     if not isinstance(content, dict):
         raise UserError("not a JSON object: somebody or something has damaged it", where=where)
     return content
+
+
+def read_events(journal: Journal) -> list[Event]:
+    """All events so far; a line cut short by a crash is left out."""
+    events = []
+    for line in journal.lines():
+        try:
+            events.append(msgspec.json.decode(line, type=Event))
+        except msgspec.MsgspecError:
+            continue
+    return events
+
+
+def add_event(journal: Journal, event: Event) -> None:
+    """Appends one event and waits until it is written.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    journal.append(msgspec.json.encode(event))
+    journal.flush()

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from proctor.results.files import read_json, write_json, write_text
+from proctor.results.files import add_event, read_events, read_json, write_json, write_text
 from proctor.results.parts import is_damage, parts_of
 from proctor.rows import Event, UserError
 from proctor.spec import RunSpec, build_spec, dump_spec
@@ -175,13 +175,7 @@ class RunDir:
 
     def events(self) -> list[Event]:
         """All events so far; a line cut short by a crash is left out."""
-        events = []
-        for line in self.journal.lines():
-            try:
-                events.append(msgspec.json.decode(line, type=Event))
-            except msgspec.MsgspecError:
-                continue
-        return events
+        return read_events(self.journal)
 
     def append_event(self, event: Event) -> None:
         """Appends one event and waits until it is written.
@@ -189,9 +183,7 @@ class RunDir:
         Raises:
             OSError: it could not be written.
         """
-        journal = self.journal
-        journal.append(msgspec.json.encode(event))
-        journal.flush()
+        add_event(self.journal, event)
 
     def records(
         self, connection: duckdb.DuckDBPyConnection, checkpoint: str | None = None, *, places: bool = False

@@ -41,7 +41,7 @@ class Difference(NamedTuple):
 
 def differences(before: RunSpec, after: RunSpec) -> list[Difference]:
     """The keys whose change makes `after` another run than `before`. Checkpoints may be added, not taken away."""
-    return [d for d in _walk("", _comparable(before), _comparable(after)) if not _is_free(d.key) and not _is_new(d)]
+    return [d for d in walk("", _comparable(before), _comparable(after)) if not _is_free(d.key) and not _is_new(d)]
 
 
 def _comparable(spec: RunSpec) -> dict[str, Any]:
@@ -58,9 +58,10 @@ def _is_free(key: str) -> bool:
     return any(key == free or key.startswith(f"{free}.") for free in FREE_KEYS)
 
 
-def _walk(key: str, before: Any, after: Any) -> Iterator[Difference]:
+def walk(key: str, before: Any, after: Any) -> Iterator[Difference]:
+    """Every value that differs between two pieces of plain data, by its dotted key below `key`."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted(before.keys() | after.keys()):
-            yield from _walk(f"{key}.{name}" if key else name, before.get(name), after.get(name))
+            yield from walk(f"{key}.{name}" if key else name, before.get(name), after.get(name))
     elif before != after:
         yield Difference(key, before, after)

@@ -27,16 +27,25 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> RunSpec:
         UserError: the file cannot be read, is not YAML, or does not describe a run.
     """
     path = Path(path)
+    data, lines = read_keys(path)
+    for override in overrides:
+        apply_override(data, override)
+        lines.override(override)
+    return build_spec(data, base=path.parent, lines=lines)
+
+
+def read_keys(path: Path) -> tuple[dict[str, Any], Lines]:
+    """The keys in a YAML file, unchecked, and their lines.
+
+    Raises:
+        UserError: the file cannot be read, or is not a YAML mapping.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UserError(f"cannot read the spec: {reason}", where=str(path)) from error
-    data, lines = parse_yaml(text, str(path))
-    for override in overrides:
-        apply_override(data, override)
-        lines.override(override)
-    return build_spec(data, base=path.parent, lines=lines)
+    return parse_yaml(text, str(path))
 
 
 def build_spec(data: dict[str, Any], *, base: Path | None = None, lines: Lines | None = None) -> RunSpec:
@@ -106,7 +115,7 @@ def anchored(spec: RunSpec, base: Path) -> RunSpec:
     """`spec` with absolute paths: relative ones start at `base`, URLs and names on servers stay as they are."""
 
     def anchor(path: str) -> str:
-        return path if "://" in path else str((base / _at_home(path)).absolute())
+        return at_base(path, base)
 
     engine = spec.engine
     if engine.fingerprints is not None:
@@ -137,6 +146,15 @@ def anchored(spec: RunSpec, base: Path) -> RunSpec:
         "trackers": trackers,
     }
     return spec.model_copy(update=parts)
+
+
+def at_base(path: str, base: Path) -> str:
+    """`path` with a start: a relative one starts at `base`, a URL stays as it is.
+
+    Raises:
+        UserError: it begins with the home directory of nobody.
+    """
+    return path if "://" in path else str((base / _at_home(path)).absolute())
 
 
 def _at_home(path: str) -> Path:

@@ -26,6 +26,12 @@ class Lines:
         path = text.partition("=")[0].split(".")
         self._overrides[tuple(int(step) if step.isdigit() else step for step in path)] = text
 
+    def below(self, key: Key) -> Lines:
+        """The lines of what stands below `key`, as if it were a file of its own."""
+        inner = Lines(self._name, {k[len(key) :]: line for k, line in self._numbers.items() if k[: len(key)] == key})
+        inner._overrides = {k[len(key) :]: text for k, text in self._overrides.items() if k[: len(key)] == key}
+        return inner
+
     def where(self, key: Key) -> str:
         """``file:line`` of `key`, or of its closest parent that the file has; ``--set ...`` if that has set it."""
         for length in range(len(key), 0, -1):
