@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from proctor.spec.model import SpecModel
 from proctor.spec.yamltext import Lines
 
 _RUN = "run."
+_GIVEN = ("task", "engine.checkpoints", "engine.mode", "stream.checkpoints_at_once")
+"""What a run spec may give, and the fleet gives in its place."""
 _SOME = Checkpoint(name="checkpoint", path="/checkpoint")
 
 
@@ -79,17 +81,28 @@ class _Run:
 
     def anchored(self) -> dict[str, Any]:
         """The keys that are given, checked, with absolute paths; what the matrix gives is put in only for the check."""
-        given = {**self.keys, "run_dir": "/run"}
-        filled = run_data(self.fleet, given, *self._first(), [_SOME])
-        for key in self._kept():
-            set_value(filled, key, _at(given, key), key)
-        if isinstance(given.get("engine"), dict) and "mode" not in given["engine"]:
-            filled["engine"].pop("mode", None)
-        spec = build_spec(filled, base=self.base, lines=self.lines)
+        try:
+            spec = self._filled({})
+        except UserError:  # it lacks what the matrix chooses
+            spec = self._filled(self._first()[1])
         dumped = spec.model_dump(mode="json", exclude_unset=True)
         return {
-            name: _only(value, given[name]) for name, value in dumped.items() if name in self.keys and name != "run_dir"
+            name: _only(value, self.keys[name])
+            for name, value in dumped.items()
+            if name in self.keys and name != "run_dir"
         }
+
+    def _filled(self, choice: dict[str, Any]) -> RunSpec:
+        """The run spec as it is given; a task, checkpoints, and `choice` only where it has none."""
+        given = {**self.keys, "run_dir": "/run"}
+        filled = run_data(self.fleet, given, self._first()[0], choice, [_SOME])
+        for key in (*_GIVEN, *choice):
+            value = _at(given, key)
+            if value is not None:
+                set_value(filled, key, value, key)
+        if _at(given, "engine.mode") is None:
+            filled["engine"].pop("mode", None)
+        return build_spec(filled, base=self.base, lines=self.lines)
 
     def sample(self, *, task: str | None = None, **choice: Any) -> RunSpec:
         """A run spec of the fleet, with a task or choices other than the first ones."""
@@ -100,12 +113,6 @@ class _Run:
 
     def _first(self) -> tuple[str, dict[str, Any]]:
         return next(iter(self.fleet.matrix.tasks), ""), next(choices(self.fleet))
-
-    def _kept(self) -> Iterator[str]:
-        """Keys that the run spec gives and the matrix would replace."""
-        for key in ("task", "engine.checkpoints", "engine.mode", "stream.checkpoints_at_once", *self.fleet.matrix.set):
-            if _at(self.keys, key) is not None:
-                yield key
 
 
 def _at(data: Any, key: str) -> Any:

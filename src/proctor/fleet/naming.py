@@ -18,7 +18,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def cell_name(checkpoint: str, task: str, choice: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """``checkpoint--task--key=value``; what there is only one of by definition (an unnamed task) is left out.
+    """``checkpoint--task--key=value``, keys in order; a task without a name is left out.
 
     Args:
         checkpoint: its name, or what stands for several.
@@ -26,7 +26,11 @@ def cell_name(checkpoint: str, task: str, choice: Mapping[str, Any], keys: Seque
         choice: value by dotted key.
         keys: all keys of the matrix, of which each is called by as few of its last parts as tell it from the others.
     """
-    parts = [checkpoint, *([task] if task else []), *(f"{_short(key, keys)}={_told(choice[key])}" for key in choice)]
+    parts = [
+        checkpoint,
+        *([task] if task else []),
+        *(f"{_short(key, keys)}={_told(choice[key])}" for key in sorted(choice)),
+    ]
     name = _BETWEEN.join(parts)
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 17]}-{_digest(name)}"
 

@@ -96,10 +96,12 @@ def _data_key(loc: tuple[int | str, ...], data: Any) -> Key:
     return tuple(key)
 
 
-def _nearest(key: Key, model: type[BaseModel], data: Any) -> str:
+def _nearest(key: Key, model: type[BaseModel], data: Any) -> str | None:
     names = sorted({name for found in _models_at(key[:-1], model, data) for name in found.model_fields})
     close = difflib.get_close_matches(str(key[-1]), names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names)}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known keys: {', '.join(names)}" if names else None
 
 
 def _meaning(key: Key, model: type[BaseModel], data: Any) -> str | None:
@@ -113,15 +115,22 @@ def _meaning(key: Key, model: type[BaseModel], data: Any) -> str | None:
 
 def _models_at(path: Key, model: type[BaseModel], data: Any) -> list[type[BaseModel]]:
     """The models that may stand at `path`, following the data's `kind` through unions."""
-    candidates = [model]
+    candidates, named = [model], False
     for step in path:
         data = _below(data, step)
         if not isinstance(step, int):
             kinds = [c.model_fields[step].annotation for c in candidates if step in c.model_fields]
-            candidates = [m for annotation in kinds for m in _models_in(annotation)]
+            if kinds or not named:
+                candidates = [m for annotation in kinds for m in _models_in(annotation)]
+            named = any(_is_mapping(annotation) for annotation in kinds)
         if isinstance(data, dict) and "kind" in data:
             candidates = [c for c in candidates if _accepts_kind(c, data["kind"])] or candidates
     return candidates
+
+
+def _is_mapping(annotation: Any) -> bool:
+    """Whether the keys below are names that a person gives."""
+    return typing.get_origin(annotation) is dict
 
 
 def _below(data: Any, step: str | int) -> Any:
