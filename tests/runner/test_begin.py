@@ -70,6 +70,23 @@ def test_a_driver_that_died_while_it_opened_the_run_left_no_obstacle(make_spec: 
     assert exam.run.spec() == exam.spec
 
 
+def test_a_run_that_goes_on_with_other_versions_says_so(make_spec: MakeSpec) -> None:
+    exam = Exam.of(make_spec())
+    begin(exam, fresh=False)
+    now = exam.run.read("versions")
+    (exam.run.root / "versions.json").write_text("{damaged")
+    for _ in range(2):
+        begin(exam, fresh=False)
+        assert exam.run.read("versions") == now
+    assert exam.run.events() == [], "the same versions are nothing to tell"
+    exam.run.write("versions", {**now, "ray": "2.0.0", "gone": "1"})
+    begin(exam, fresh=False)
+    (event,) = exam.run.events()
+    assert event.kind == "versions.changed"
+    assert event.message == f"the run began with others: ray 2.0.0 -> {now['ray']}"
+    assert exam.run.read("versions") == now
+
+
 def test_nothing_to_evaluate_is_not_a_complete_run(tmp_path: Path) -> None:
     pq.write_table(pa.table({"question": pa.array([], pa.string())}), tmp_path / "rows.parquet")
     with pytest.raises(UserError, match=r"rows\.parquet: no rows: nothing to evaluate"):

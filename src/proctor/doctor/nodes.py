@@ -1,0 +1,115 @@
+"""Asks every node of a Ray cluster what it has, and refuses what does not fit together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+import ray
+from ray import cloudpickle
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from proctor.doctor import facts
+from proctor.doctor.agreement import NodeFacts, disagreements
+from proctor.doctor.facts import Facts
+from proctor.doctor.versions import asked_about, facts_here, refuse
+from proctor.engines.config import environment
+from proctor.rows import UserError, told
+from proctor.spec import RunSpec
+
+NODE_SECONDS = 120.0
+"""Most seconds in which a node has to say what it has: it may have to start a process for that."""
+_MISMATCH = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
+
+
+def check_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]:
+    """Asks every living node of the cluster that this process is connected to.
+
+    Returns:
+        What each of them has.
+
+    Raises:
+        UserError: a node has other versions than the driver, or than `requires` asks for, or does not say.
+    """
+    found = ask_nodes(spec, seconds)
+    refuse(disagreements(spec, facts_here(spec), found))
+    return found
+
+
+def ask_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]:
+    """What each living node has, in at most about so many seconds."""
+    python, env = environment(spec.engine)
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    with _by_value():
+        asked = {
+            node["NodeID"]: ray.remote(facts.look)
+            .options(
+                num_cpus=0,
+                max_retries=0,
+                name="proctor-versions",
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            )
+            .remote(asked_about(spec), python, env, seconds / 2)
+            for node in nodes
+        }
+    ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=seconds)
+    for late in set(asked.values()) - set(ready):
+        ray.cancel(late, force=True)
+    answers = {node["NodeID"]: _answer(asked[node["NodeID"]], ready, seconds) for node in nodes}
+    living = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # one that has gone meanwhile does not count
+    return [
+        NodeFacts(_name(node), _holds_engine(spec, node["Resources"]), *answers[node["NodeID"]])
+        for node in nodes
+        if node["NodeID"] in living
+    ]
+
+
+def refusal(error: BaseException, address: str) -> UserError:
+    """What Ray said when it did not let this process into a cluster, in one line.
+
+    A cluster with another Ray or Python ends the connection with a "Version mismatch" that holds both
+    (``_private/utils.py:check_version_info`` of Ray 2.60).
+    """
+    where, pairs = f"ray.address {address!r}", _MISMATCH.findall(str(error))
+    if "mismatch" not in str(error) or len(pairs) < 2:
+        return UserError(f"no Ray cluster: {told(error)}", where=where)
+    (ray_there, python_there), (ray_here, python_here) = pairs[0], pairs[1]
+    there, here = f"Ray {ray_there} and Python {python_there}", f"Ray {ray_here} and Python {python_here}"
+    same_ray = ray_there == ray_here
+    fix = f"run Proctor with Python {python_there}" if same_ray else f"pip install 'ray=={ray_there}'"
+    return UserError(f"the cluster has {there}, this process {here}", where=where, fix=fix)
+
+
+@contextmanager
+def _by_value() -> Iterator[None]:
+    """Sends `look` itself, and not where it may be found: the node's Proctor may be another one."""
+    cloudpickle.register_pickle_by_value(facts)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            cloudpickle.unregister_pickle_by_value(facts)
+
+
+def _answer(asked: Any, ready: Sequence[Any], seconds: float) -> tuple[Facts | None, str]:
+    if asked not in ready:
+        return None, f"no answer within {seconds:g} s"
+    try:
+        return msgspec.convert(ray.get(asked), Facts), ""
+    except (RayError, msgspec.ValidationError) as error:
+        return None, told(error)
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    host, address = node.get("NodeManagerHostname"), node.get("NodeManagerAddress")
+    return f"{host} ({address})" if host and address and host != address else str(host or address or node["NodeID"])
+
+
+def _holds_engine(spec: RunSpec, resources: Mapping[str, float]) -> bool:
+    engine = spec.engine
+    need = {"CPU": engine.cpus_per_replica, "GPU": engine.gpus_per_replica}
+    return all(resources.get(name, 0.0) >= amount for name, amount in need.items())

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import proctor
+from proctor.doctor import nodes
+from proctor.doctor.facts import Versions
+from proctor.rows import UserError
+from proctor.runner.cluster import cluster
+from tests.doctor.test_versions import spec, told
+
+pytestmark = pytest.mark.ray
+
+
+def test_every_node_of_a_cluster_is_asked_before_anything_runs(
+    local_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho \'{"python": "3.12.1", "packages": {"vllm": "\'$VERSION\'"}}\'\n')
+    python.chmod(0o755)
+    engine = {"kind": "vllm", "python": str(python), "checkpoints": ["/m/one"], "env": {"VERSION": "0.32.0"}}
+    run = spec(engine, ray={"address": "auto"}, requires={"ray": ">=2.60"})
+
+    (found,) = nodes.check_nodes(run)
+    assert found.facts is not None
+    assert found.facts.own.python == sys.version.split()[0]
+    assert found.facts.own.packages["proctor"] == proctor.__version__
+    assert found.facts.engine == Versions("3.12.1", {"vllm": "0.32.0"})
+    assert found.engines
+    with cluster(run) as resources:
+        assert resources["CPU"] == 4
+
+    here = nodes.facts_here(run)
+    newer = replace(here, engine=Versions("3.12.1", {"vllm": "0.33.0"}))
+    monkeypatch.setattr(nodes, "facts_here", lambda _spec: newer)
+    with pytest.raises(UserError, match=r"vllm is 0\.32\.0 there and 0\.33\.0 on the driver"), cluster(run):
+        pytest.fail("it was let in")
+    with cluster(run.model_copy(update={"ray": spec().ray})):
+        pass  # a Ray of the run's own is this machine
+
+    silent = nodes.ask_nodes(run, seconds=0.0)
+    assert "does not say what it has: no answer within 0 s" in told(run, here, *silent)[0]
