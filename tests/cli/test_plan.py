@@ -92,9 +92,10 @@ def test_a_mistake_in_the_cluster_is_one_line(spec: Path, tmp_path: Path) -> Non
 def test_the_printed_block_fits_and_is_printed_again(spec: Path, tmp_path: Path) -> None:
     cluster = nodes(tmp_path, "nodes: [{name: n0, cpus: 2, ram_gb: 16, used_gb: 1}]\n")
     options = ("--cluster", cluster, "--engine-memory-mb", "3000", "--set", "engine.replicas=2", "--set",
-               "engine.cpus_per_replica=0.5")  # fmt: skip
+               "engine.cpus_per_replica=0.5", "--engine-start-seconds", "45")  # fmt: skip
     first = plan(spec, *options)
     assert first.returncode == 0, first.stdout
+    assert "of these 2 starts of 45 s, one after another: checkpoints, 1 of 2 at a time\n" in first.stdout
     block = first.stdout[first.stdout.index("capacity:\n") :]
     spec.write_text(spec.read_text() + block)
     again = plan(spec, *options)

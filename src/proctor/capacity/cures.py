@@ -10,6 +10,7 @@ from proctor.capacity.cluster import Cluster
 from proctor.capacity.evaluate import Evaluation, Facts, evaluate
 from proctor.capacity.figures import Check
 from proctor.capacity.placement import last_that
+from proctor.capacity.sequence import in_sequence
 from proctor.spec import MdsSourceSpec, RunSpec, build_spec
 from proctor.spec.engine import LocalEngineBase, VllmEngineSpec
 
@@ -100,8 +101,8 @@ def _cures(check: Check, spec: RunSpec, found: Evaluation, facts: Facts) -> Iter
     cures: dict[str, tuple[_Cures, ...]] = {
         "cpu": (_fewer_engines,),
         "gpu": (_fewer_engines,),
-        "engines": (_smaller_store, _fewer_engines, _smaller_blocks, _fewer_in_flight),
-        "memory": (_smaller_store, _smaller_blocks, _fewer_in_flight, _as_few_engines),
+        "engines": (_smaller_store, _nothing_ahead, _fewer_engines, _smaller_blocks, _fewer_in_flight),
+        "memory": (_smaller_store, _nothing_ahead, _smaller_blocks, _fewer_in_flight, _as_few_engines),
         "object store": (_smaller_blocks, _fewer_in_flight, _as_few_engines),
         "gpu memory": (_shorter_rows, _more_ranks),
         "disk": (_smaller_cache,),
@@ -133,6 +134,16 @@ def _smaller_store(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[C
     have = min(share.node.object_store for share in found.shares) / 1e6
     if need < have:
         yield Change("ray.object_store_mb", spec.ray.object_store_mb, need)
+
+
+def _nothing_ahead(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:
+    """Without a second engine beside each one, and then without the next checkpoint in memory."""
+    del found, facts
+    if not in_sequence(spec):
+        return
+    if spec.engine.reference == "beside":
+        yield Change("engine.reference", "beside", "first")
+    yield Change("engine.mode", "sequential", "restart")
 
 
 def _smaller_blocks(spec: RunSpec, found: Evaluation, facts: Facts) -> Iterator[Change]:

@@ -16,6 +16,7 @@ from proctor.capacity.overhead import (
     ROW_COPIES,
 )
 from proctor.capacity.sample import Sample
+from proctor.capacity.sequence import swap_memory
 from proctor.engines.vllm_arguments import CPU_KV_CACHE_BYTES
 from proctor.spec import RunSpec
 from proctor.spec.engine import LocalEngineBase, VllmEngineSpec
@@ -71,7 +72,8 @@ def on_gpu(spec: RunSpec) -> bool:
 def host_memory(
     spec: RunSpec, sample: Sample, models: list[Model], block: float, given: float | None = None
 ) -> list[Figure]:
-    """Memory of a node that one engine takes, with its actor and the rows it is working on; the last is the sum.
+    """Memory of a node that one engine takes, with its actor, the rows it is working on, and what is read ahead for it;
+    the last is the sum.
 
     Args:
         spec: the run.
@@ -85,10 +87,10 @@ def host_memory(
     window = 2 * batch * sample.mean_row * sample.f_prepared
     formula = f"actor {ACTOR_BYTES / 1e6:.0f} MB + {ROW_COPIES} x {stream.blocks_in_flight} blocks + 2 x {batch} rows"
     parts = [Figure("an engine's actor and rows", ACTOR_BYTES + rows + window, "B", formula, "measured")]
+    process = _process(spec, sample, models)
     if given is not None:
-        parts.append(Figure("an engine's process", given, "B", "as given", "given"))
-    else:
-        parts += _process(spec, sample, models)
+        process = [Figure("an engine's process", given, "B", "as given", "given")]
+    parts += [*process, *swap_memory(spec, models, sum(part.value or 0.0 for part in process))]
     total = sum(part.value or 0.0 for part in parts)
     return [*parts, Figure("memory of an engine", total, "B", "sum of the above", "computed")]
 

@@ -19,7 +19,7 @@ from proctor.capacity.checks import (
 from proctor.capacity.cluster import Cluster, Node
 from proctor.capacity.engines import RowNeed, host_memory, on_gpu, row_need
 from proctor.capacity.figures import Check, Figure
-from proctor.capacity.gpu import GpuFit, fit_gpu
+from proctor.capacity.gpu import GpuFit, beside_checks, fit_gpu
 from proctor.capacity.model import Model
 from proctor.capacity.overhead import WORKER_BYTES
 from proctor.capacity.placement import Demand, Share, place
@@ -43,6 +43,7 @@ class Facts:
         models: of the checkpoints; empty for engines that load none.
         engine_rate: rows a second of one engine, if it was measured.
         engine_memory: bytes of one engine's process, if they are known.
+        start_seconds: seconds that an engine takes to start, if that was measured.
     """
 
     rows: int
@@ -52,6 +53,7 @@ class Facts:
     models: tuple[Model, ...] = ()
     engine_rate: float | None = None
     engine_memory: float | None = None
+    start_seconds: float | None = None
 
     def blocks(self, spec: RunSpec) -> int:
         """Blocks of one pass over the source, about: as many as rows or bytes ask for."""
@@ -113,6 +115,7 @@ def evaluate(spec: RunSpec, facts: Facts, cluster: Cluster) -> Evaluation:
         *engine_checks(spec, demand, shares, nodes),
         *memory_checks(demand, shares),
         *(fit.check for fit in fits),
+        *beside_checks(spec, fits),
         *store_checks(shares),
         *cache_checks(spec, shares),
         *given_checks(spec, figures[-1], engine[-1]),

@@ -7,6 +7,7 @@ cache of a row = tokens x layers x 2 x key-value heads x head size x bytes / ran
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from proctor.capacity.engines import RowNeed
 from proctor.capacity.figures import Check, Figure, Level
 from proctor.capacity.model import Model
 from proctor.capacity.overhead import GPU_CONTEXT_BYTES
+from proctor.capacity.sequence import in_sequence
 from proctor.spec import RunSpec
 from proctor.spec.engine import LocalEngineBase, VllmEngineSpec
 
@@ -68,7 +70,7 @@ def fit_gpu(spec: RunSpec, model: Model, need: RowNeed, gpu_memory: int | None, 
     tokens = _tokens_of_a_pass(engine, row_len or max_len, gpu_memory, gpu_type)
     activations = model.activation_bytes(tokens, batch, max(need.patches, 4 * tokens if need.patches else 0), ranks)
     token_bytes = model.kv_token_bytes * model.kv_split(ranks)
-    share = _share_of_gpu(engine)
+    share = share_of_gpu(engine)
     figures = [
         Figure("weights of a rank", weights, "B", f"{model.weight_bytes:,} B as {model.dtype} / {ranks}", "config"),
         Figure("key-value cache of a token", token_bytes, "B", _kv_formula(model, ranks), "config"),
@@ -90,6 +92,25 @@ def fit_gpu(spec: RunSpec, model: Model, need: RowNeed, gpu_memory: int | None, 
         at_full, at_row, batch, fixed, max_len, token_bytes, share * gpu_memory
     )
     return GpuFit(check, tuple(figures), at_full, at_row, ranks, max_len, _enough(row_len))
+
+
+def beside_checks(spec: RunSpec, fits: Sequence[GpuFit]) -> list[Check]:
+    """Whether a second engine finds room on the GPUs of the first (``engine.reference: beside``). Where it does not, it
+    ends, and its checkpoint is started anew in the first one: that costs a start, and no row."""
+    engine = spec.engine
+    if not isinstance(engine, LocalEngineBase) or not in_sequence(spec) or engine.reference != "beside":
+        return []
+    found = []
+    for check in (fit.check for fit in fits):
+        if check.unit != "B" or check.have is None or check.need is None:
+            continue
+        card = check.have / share_of_gpu(engine)
+        need = 2 * (check.have if isinstance(engine, VllmEngineSpec) else check.need)  # vLLM takes all that it may
+        if need > card:
+            formula = f"two engines take 2 x {need / 2e9:.3g} GB > {card / 1e9:.3g} GB: the second one will not start"
+            advice = "engine.reference: first"
+            found.append(Check("gpu memory", "engine.reference", "tight", need, card, "B", formula, advice))
+    return found
 
 
 def _verdict(
@@ -128,7 +149,7 @@ def _ranks(engine: LocalEngineBase) -> int:
     return said if isinstance(said, int) and said > 0 else 1
 
 
-def _share_of_gpu(engine: LocalEngineBase) -> float:
+def share_of_gpu(engine: LocalEngineBase) -> float:
     """Share of a card that the engine may fill; transformers takes what there is."""
     said: Any = engine.options.get("gpu_memory_utilization", VLLM_UTILIZATION)
     share = float(said) if isinstance(engine, VllmEngineSpec) and isinstance(said, int | float) else 1.0

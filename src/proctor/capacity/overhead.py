@@ -27,6 +27,8 @@ ROW_COPIES = 3
 ENGINE_BYTES = {"scripted": 21_000_000, "openai": 60_000_000, "transformers": 392_000_000, "vllm": 538_000_000}
 """Resident memory of an engine's process with everything imported and nothing loaded (measured: 20, -, 374, 513 MiB;
 ``openai``: estimate)."""
+READ_AHEAD_BUFFERS = 4 * 16 * 2**20
+"""Bytes in which a checkpoint comes from a disk on its way into shared memory (``proctor.transfer.reading``)."""
 GPU_ENGINE_BYTES = 3_000_000_000
 """Memory on the host of an engine on a GPU: CUDA's context and libraries, pinned buffers. An estimate."""
 GPU_CONTEXT_BYTES = 1_000_000_000

@@ -119,6 +119,7 @@ def plan(
     rows: int | None = None,
     engine_rate: float | None = None,
     engine_memory: float | None = None,
+    start_seconds: float | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
 ) -> Plan:
     """Plans `spec` on `cluster`: samples the data in a process of its own, reads the models' configurations, and
@@ -131,6 +132,7 @@ def plan(
         rows: rows that are left to do, over all checkpoints; default: all.
         engine_rate: rows a second of one engine, if that was measured.
         engine_memory: bytes of one engine's process, if they are known.
+        start_seconds: seconds that an engine takes to start, if that was measured.
         sample_seconds: time for the sample.
 
     Raises:
@@ -150,6 +152,7 @@ def plan(
         models=tuple(read_models(spec)),
         engine_rate=engine_rate,
         engine_memory=engine_memory,
+        start_seconds=start_seconds,
     )
     return plan_with(spec, facts, cluster)
 
@@ -167,7 +170,8 @@ def plan_with(spec: RunSpec, facts: Facts, cluster: Cluster) -> Plan:
             final_spec, changes = cured
             final = evaluate(final_spec, facts, cluster)
     blocks = facts.blocks(final_spec)
-    speed = throughput(final_spec, facts.sample, final.shares, facts.rows, blocks, facts.engine_rate)
+    given = facts.engine_rate, facts.start_seconds
+    speed = throughput(final_spec, facts.sample, final.shares, facts.rows, blocks, *given)
     return Plan(
         verdict=verdict,
         changes=changes,

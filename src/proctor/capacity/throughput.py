@@ -11,6 +11,7 @@ from proctor.capacity.engines import on_gpu
 from proctor.capacity.overhead import BLOCK_CPU_SECONDS, ROW_CPU_SECONDS
 from proctor.capacity.placement import Share
 from proctor.capacity.sample import Sample
+from proctor.capacity.sequence import Course, course, start_seconds
 from proctor.spec import RunSpec, ScriptedEngineSpec
 
 Stage = Literal["read", "prepare", "infer", "write", "overhead"]
@@ -42,9 +43,11 @@ class Throughput:
         stages: each by itself.
         limit: the stage that limits the run; None when nothing is known.
         rows_per_second: rows that the run does in a second: of all stages together on the CPUs they share.
-        hours: for all rows and checkpoints.
+        hours: for all rows and checkpoints, with the engines' starts if those are known.
         bound_only: the engine's rate is not known, so that this is the most there can be.
         formula: how `rows_per_second` was found.
+        course: how the engines come to their checkpoints.
+        start_seconds: that each start takes; None if not known.
     """
 
     stages: tuple[StageRate, ...]
@@ -53,10 +56,18 @@ class Throughput:
     hours: float | None
     bound_only: bool
     formula: str
+    course: Course
+    start_seconds: float | None
 
 
 def throughput(
-    spec: RunSpec, sample: Sample, shares: Sequence[Share], rows: int, blocks: int, engine_rate: float | None
+    spec: RunSpec,
+    sample: Sample,
+    shares: Sequence[Share],
+    rows: int,
+    blocks: int,
+    engine_rate: float | None,
+    engine_start: float | None = None,
 ) -> Throughput:
     """The bound of a run.
 
@@ -67,6 +78,7 @@ def throughput(
         rows: rows to answer, over all checkpoints.
         blocks: blocks of one pass over the data.
         engine_rate: rows a second of one engine, if measured; the scripted engine's follows from its `row_ms`.
+        engine_start: seconds that an engine takes to start, if measured; the scripted engine's are its `load_seconds`.
     """
     engines = sum(share.engines * share.count for share in shares)
     slots = min(blocks, sum(share.reads * share.count for share in shares))
@@ -75,23 +87,31 @@ def throughput(
     spare = max(0.1 * cores, cores - busy)  # a model on CPUs keeps those it was given
     per_block = rows / max(1, blocks) / len(spec.engine.checkpoints)
     overhead = ROW_CPU_SECONDS + BLOCK_CPU_SECONDS / max(1.0, per_block)
+    infer = _infer(spec, engines, engine_rate)
+    known = infer.rows_per_second is not None or infer.formula.startswith("no limit")
     stages = (
         _task_stage("read", sample.per_row("read_seconds"), sample.per_row("read_cpu"), slots),
         _task_stage("prepare", sample.per_row("prepare_cpu"), sample.per_row("prepare_cpu"), slots),
-        _infer(spec, engines, engine_rate),
+        infer,
         _task_stage("write", sample.per_row("write_cpu"), sample.per_row("write_cpu"), max(1, engines)),
         StageRate(
             "overhead", spare / overhead, overhead, f"{spare:g} cores / (row {ROW_CPU_SECONDS * 1e3:g} ms + block "
             f"{BLOCK_CPU_SECONDS * 1e3:g} ms / {per_block:.0f} rows)"
         ),
     )  # fmt: skip
-    return _together(stages, spare, slots, rows)
+    path, seconds = course(spec), start_seconds(spec, engine_start)
+    slowest = _slowest(stages, spare, slots)
+    if slowest is None:
+        return Throughput(stages, None, None, None, not known, "nothing is known", path, seconds)
+    rate, limit, formula = slowest
+    hours = run_hours(rows, rate) + path.starts * (seconds or 0.0) / 3600
+    return Throughput(stages, limit, rate, hours, not known, formula, path, seconds)
 
 
-def _together(stages: tuple[StageRate, ...], cores: float, slots: int, rows: int) -> Throughput:
+def _slowest(stages: tuple[StageRate, ...], cores: float, slots: int) -> tuple[float, Stage, str] | None:
+    """The rate of all stages together, the stage that limits it, and how that was found."""
     by_stage = {stage.stage: stage for stage in stages}
     infer = by_stage["infer"].rows_per_second
-    known = infer is not None or by_stage["infer"].formula.startswith("no limit")
     cpu = sum(stage.cpu_seconds for stage in stages)
     work = {stage.stage: stage.cpu_seconds for stage in stages if stage.stage != "infer"}
     candidates: list[tuple[float, Stage, str]] = []
@@ -111,10 +131,7 @@ def _together(stages: tuple[StageRate, ...], cores: float, slots: int, rows: int
         candidates.append((write, "write", by_stage["write"].formula))
     if infer is not None:
         candidates.append((infer, "infer", by_stage["infer"].formula))
-    if not candidates:
-        return Throughput(stages, None, None, None, not known, "nothing is known")
-    rate, limit, formula = min(candidates)
-    return Throughput(stages, limit, rate, run_hours(rows, rate), not known, formula)
+    return min(candidates, default=None)
 
 
 def _task_stage(stage: Stage, seconds: float, cpu: float, slots: int) -> StageRate:

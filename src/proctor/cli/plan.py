@@ -35,6 +35,10 @@ def plan(
     engine_memory: Annotated[
         float | None, typer.Option("--engine-memory-mb", min=1, help="Memory of one engine's process, in megabytes.")
     ] = None,
+    engine_start: Annotated[
+        float | None,
+        typer.Option("--engine-start-seconds", min=0, help="Seconds that an engine takes to start, measured."),
+    ] = None,
     why: Annotated[bool, typer.Option("--why", help="Show every number with its formula and its origin.")] = False,
     json: Json = False,
 ) -> None:
@@ -50,7 +54,10 @@ def plan(
     nodes = _nodes(loaded, cluster)
     made = make_plan(loaded)
     memory = None if engine_memory is None else engine_memory * 1e6
-    found = plan_capacity(loaded, nodes, rows=sum(made.todo.values()), engine_rate=engine_rate, engine_memory=memory)
+    rows = sum(made.todo.values())
+    found = plan_capacity(
+        loaded, nodes, rows=rows, engine_rate=engine_rate, engine_memory=memory, start_seconds=engine_start
+    )
     if json:
         json_line("plan", **asdict(made), capacity=found.to_json())
     else:
@@ -168,3 +175,9 @@ def _show_throughput(found: CapacityPlan) -> None:
         f"{speed.limit} limits: {most}{speed.rows_per_second:,.0f} rows/s, {counted(found.rows, 'row')} in "
         f"{'at least ' if speed.bound_only else ''}{duration(speed.hours * 3600)} ({speed.formula})"
     )
+    if speed.start_seconds:
+        each, starts = shown(speed.start_seconds, "s"), counted(speed.course.starts, "start")
+        stdout.say(f"of these {starts} of {each}, one after another: {speed.course.text}")
+    elif speed.start_seconds is None and speed.course.starts + speed.course.swaps > 1:
+        say = "their seconds are not in it: measure one, and give --engine-start-seconds"
+        stdout.say(f"{counted(speed.course.starts, 'start')} of engines one after another, {speed.course.text}; {say}")
