@@ -12,6 +12,8 @@ from proctor.rows import Event
 
 _REST_SECONDS, _LONGEST_REST = 15.0, 600.0
 """Seconds before a second try, and at most; each further failure doubles them."""
+ENDED, GIVEN_UP = "ended", "given up"
+"""Last words of a unit."""
 _MISTAKE = 1
 """Exit code of a run that was refused."""
 
@@ -40,7 +42,7 @@ class History:
         failures: tries that count.
         interruptions: tries that the cluster interrupted.
         waiting: it stands in the queue.
-        over: ``ended`` or ``given up``, empty before.
+        over: `ENDED` or `GIVEN_UP`, empty before.
         exit_code: of its run, once it has ended by itself.
         last: why the last try ended.
         hopeless: why another try has no prospect.
@@ -72,6 +74,8 @@ class Book:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
         self._monotonic, self._wall = monotonic, wall
         self._units: dict[str, History] = {}
+        self.begun = False
+        """Whether the beginning of the fleet was written down."""
 
     def read(self, events: Iterable[Event]) -> None:
         """Adds what earlier watchers wrote."""
@@ -86,6 +90,10 @@ class Book:
         """What is known of a unit."""
         return self._units.setdefault(name, History())
 
+    def now(self) -> float:
+        """By the clock that never jumps."""
+        return self._monotonic()
+
     def since(self, moment: float | None) -> float | None:
         """Seconds since a moment of `monotonic`."""
         return None if moment is None else max(0.0, self._monotonic() - moment)
@@ -97,6 +105,7 @@ class Book:
     def _add(self, event: Event, now: float) -> None:
         name = event.data.get("unit")
         take = _TAKE.get(event.kind)
+        self.begun = self.begun or event.kind == words.FLEET_CREATED
         if isinstance(name, str) and take is not None:
             take(self.unit(name), event, now)
 
@@ -143,7 +152,7 @@ def _ended(unit: History, event: Event, now: float) -> None:
     unit.attempt, unit.waiting, unit.exit_code = None, False, code
     unit.last = event.message or f"exit code {code}"
     if event.data.get("complete"):
-        unit.over = "ended"
+        unit.over = ENDED
         return
     _failed(unit, now)
     if code == _MISTAKE:
@@ -165,7 +174,7 @@ def _requeued(unit: History, event: Event, _now: float) -> None:
 
 
 def _given_up(unit: History, event: Event, _now: float) -> None:
-    unit.over, unit.waiting, unit.last = "given up", False, event.message
+    unit.over, unit.waiting, unit.last = GIVEN_UP, False, event.message
 
 
 def _number(event: Event) -> int:

@@ -60,10 +60,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End an attempt that was asked to stop and did not."""
+    """End an attempt that was asked to stop and did not; `at_hand`: its driver itself, if Ray cannot or could not."""
 
     unit: str
     attempt: int
+    at_hand: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,8 @@ def _under_way(unit: UnitView, attempt: AttemptView, limits: Limits) -> Action |
         reason = _why_stop(unit, attempt, limits)
         return Stop(unit.name, attempt.number, reason, asked=unit.held) if reason else None
     waited = attempt.stopping if attempt.killing is None else attempt.killing
-    return Kill(unit.name, attempt.number) if waited >= limits.stop_seconds else None
+    at_hand = attempt.killing is not None or attempt.job is None or attempt.job.state.terminal
+    return Kill(unit.name, attempt.number, at_hand) if waited >= limits.stop_seconds else None
 
 
 def _once_more(unit: UnitView, attempt: AttemptView) -> Action | None:

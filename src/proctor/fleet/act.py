@@ -1,0 +1,156 @@
+"""Does what was decided, and writes down each step. Whoever uses it holds the fleet's lease."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from proctor.fleet import words
+from proctor.fleet.book import Book
+from proctor.fleet.cells import Unit
+from proctor.fleet.decide import Action, Admit, Adopt, GiveUp, Kill, MarkEnded, MarkGone, Requeue, Started, Stop
+from proctor.fleet.folder import Fleet, FleetDir
+from proctor.fleet.jobs import Cluster, Order, RefusedError, TwiceError, UnreachableError
+from proctor.fleet.notes import Notes
+from proctor.fleet.observe import submission_of
+from proctor.rows import Event
+from proctor.storage.folder import Folder
+from proctor.storage.lease import read_lease
+
+
+class Actor:
+    """Carries out decisions on one cluster.
+
+    Args:
+        directory: the fleet directory.
+        cluster: where jobs run.
+        book: is told every event.
+        tell: is told every event, too.
+        python: the interpreter that runs jobs, on the cluster's machines.
+    """
+
+    def __init__(
+        self, directory: FleetDir, cluster: Cluster, book: Book, tell: Callable[[Event], None], python: str
+    ) -> None:
+        self._directory, self._cluster, self._book, self._tell = directory, cluster, book, tell
+        self._notes, self._python = Notes(directory.folder), python
+
+    def record(self, kind: str, message: str = "", **data: Any) -> None:
+        """Writes an event with plain `data` down, and then takes it into account.
+
+        Raises:
+            OSError: it could not be written; then it counts for nothing.
+        """
+        event = Event(kind, message=message, data=dict(data))
+        self._directory.append_event(event)
+        self._book.add(event)
+        self._tell(event)
+
+    def act(self, actions: Sequence[Action], fleet: Fleet, units: Sequence[Unit]) -> None:
+        """Carries out `actions`, in order. What the cluster does not take is decided anew at the next look.
+
+        Raises:
+            OSError: the fleet directory cannot be written.
+        """
+        by_name = {unit.name: unit for unit in units}
+        for action in actions:
+            match action:
+                case Admit():
+                    self._admit(action, fleet, by_name[action.unit])
+                case Stop():
+                    self._stop(action, fleet)
+                case Kill():
+                    self._kill(action, fleet)
+                case _:
+                    self._note(action, fleet)
+
+    def _admit(self, action: Admit, fleet: Fleet, unit: Unit) -> None:
+        if self._directory.run(unit.name).live:
+            return  # somebody has begun to run it by hand since the last look
+        submission = submission_of(fleet, unit.name, action.attempt)
+        current = self._book.unit(unit.name).attempt
+
+        def note(kind: str, message: str = "", *, counts: bool | None = None) -> None:
+            about = {"unit": unit.name, "attempt": action.attempt, "submission": submission, "gpus": unit.gpus}
+            self.record(kind, message, **about, **({} if counts is None else {"counts": counts}))
+
+        if current is None or current.number != action.attempt:
+            note(words.UNIT_ADMITTED)
+        try:
+            self._cluster.submit(self._order(fleet, unit, submission, action.attempt))
+        except TwiceError:
+            note(words.UNIT_ADOPTED, "its job was submitted already")
+        except RefusedError as error:
+            note(words.UNIT_GONE, f"its job was refused: {error}", counts=True)
+        except UnreachableError:
+            return  # whether it has arrived will be seen
+
+    def _order(self, fleet: Fleet, unit: Unit, submission: str, attempt: int) -> Order:
+        command = [self._python, "-m", "proctor", "fleet", "unit", self._directory.location, unit.name]
+        ticket = fleet.spec.cluster.ticket
+        tickets = {} if ticket is None or not unit.gpus else {ticket: unit.gpus}
+        return Order(submission, shlex.join([*command, "--attempt", str(attempt)]), tickets)
+
+    def _stop(self, action: Stop, fleet: Fleet) -> None:
+        submission = submission_of(fleet, action.unit, action.attempt)
+        self._notes.ask_to_stop(submission, action.reason)
+        self.record(
+            words.UNIT_STOPPING,
+            action.reason,
+            unit=action.unit,
+            attempt=action.attempt,
+            asked=action.asked,
+        )
+
+    def _kill(self, action: Kill, fleet: Fleet) -> None:
+        submission = submission_of(fleet, action.unit, action.attempt)
+        with contextlib.suppress(UnreachableError):
+            self._cluster.stop(submission)
+        ended = action.at_hand and kill_driver(self._directory.run(action.unit).folder, action.unit)
+        how = "its driver was killed" if ended else "Ray was told to end its job"
+        self.record(words.UNIT_KILLED, how, unit=action.unit, attempt=action.attempt)
+
+    def _note(self, action: Action, fleet: Fleet) -> None:
+        """Steps that are nothing but written down."""
+        match action:
+            case Started(unit, attempt):
+                self.record(words.UNIT_STARTED, unit=unit, attempt=attempt)
+            case Adopt(unit, attempt):
+                submission = submission_of(fleet, unit, attempt)
+                text = "found at Ray, not in the events"
+                self.record(words.UNIT_ADOPTED, text, unit=unit, attempt=attempt, submission=submission)
+            case MarkGone(unit, attempt, reason, counts):
+                asked = self._asked(unit)
+                self.record(words.UNIT_GONE, reason, unit=unit, attempt=attempt, counts=counts, asked=asked)
+            case MarkEnded(unit, attempt, code, complete, reason):
+                self.record(words.UNIT_ENDED, reason, unit=unit, attempt=attempt, exit_code=code, complete=complete)
+            case Requeue(unit, reason):
+                self.record(words.UNIT_REQUEUED, reason, unit=unit, attempt=self._book.unit(unit).tried)
+            case GiveUp(unit, reason):
+                self.record(words.UNIT_GIVEN_UP, reason, unit=unit, attempt=self._book.unit(unit).tried)
+
+    def _asked(self, unit: str) -> bool:
+        attempt = self._book.unit(unit).attempt
+        return attempt is not None and attempt.asked
+
+
+def kill_driver(run: Folder, unit: str) -> bool:
+    """Kills the process that holds a run directory, if it is a unit's on this machine. Returns whether it was."""
+    holder = read_lease(run)
+    if holder is None or holder.released or not (holder.here and holder.alive):
+        return False
+    try:
+        command = Path(f"/proc/{holder.pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    if not {b"fleet", b"unit", unit.encode()}.issubset(command):
+        return False  # somebody's own run
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(holder.pid, signal.SIGKILL)
+        return True
+    return False

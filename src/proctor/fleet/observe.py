@@ -1,0 +1,201 @@
+"""Looks at the cluster and at the run directories, and tells what there is to see."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from proctor.fleet.book import Attempt, Book, History
+from proctor.fleet.cells import Unit
+from proctor.fleet.folder import Fleet, FleetDir
+from proctor.fleet.jobs import Cluster, Sighting, UnreachableError
+from proctor.fleet.notes import Notes
+from proctor.fleet.silence import Silence, mark_of
+from proctor.fleet.view import AttemptView, FleetView, Job, JobState, Limits, Room, UnitView
+from proctor.results import RunDir
+from proctor.rows import UserError
+
+
+def prefix_of(fleet: Fleet) -> str:
+    """What the ids of a fleet's jobs begin with."""
+    return f"proctor-{fleet.id}-"
+
+
+def submission_of(fleet: Fleet, unit: str, attempt: int) -> str:
+    """Id of the job of an attempt: the same attempt is never taken twice by Ray."""
+    return f"{prefix_of(fleet)}{unit}-{attempt}"
+
+
+def parsed(fleet: Fleet, submission: str) -> tuple[str, int] | None:
+    """Unit and attempt of a job of this fleet; None for any other job."""
+    prefix = prefix_of(fleet)
+    unit, dash, number = submission.removeprefix(prefix).rpartition("-")
+    return (unit, int(number)) if submission.startswith(prefix) and dash and number.isdecimal() else None
+
+
+class Observer:
+    """Makes a view of a fleet, again and again.
+
+    Args:
+        directory: the fleet directory.
+        cluster: where its jobs run.
+        book: what has happened so far; kept up to date by whoever acts.
+        admits: whether what is decided from the view may admit units.
+    """
+
+    def __init__(self, directory: FleetDir, cluster: Cluster, book: Book, *, admits: bool = True) -> None:
+        self._directory, self._cluster, self._book, self._admits = directory, cluster, book, admits
+        self._notes, self._silence = Notes(directory.folder), Silence(directory.folder)
+        self._complete: dict[tuple[str, int], int | None] = {}
+        self._pending: dict[str, float] = {}
+        self._by_hand: set[str] = set()
+        self.trouble = ""
+        """Why the cluster cannot be reached; empty if it can be."""
+
+    def look(self, fleet: Fleet, units: Sequence[Unit]) -> FleetView:
+        """What there is to see now.
+
+        Raises:
+            OSError: the fleet directory cannot be read.
+        """
+        limits = Limits(
+            fleet.spec.reap_after, fleet.spec.pending_seconds, fleet.spec.stop_seconds, fleet.spec.max_attempts
+        )
+        sighting = self._sighting()
+        if sighting is None:
+            return FleetView(tuple(self._remembered(unit) for unit in units), None, limits, self._admits)
+        ours = {place: job for job in sighting.jobs.values() if (place := parsed(fleet, job.submission)) is not None}
+        held = self._notes.held()
+        found = tuple(self._unit(unit, ours, held) for unit in units)
+        return FleetView(found, _room(fleet, sighting, found), limits, self._admits)
+
+    def keep(self, *, at_once: bool = False) -> None:
+        """Stores since when units have not got on, every half minute or `at_once`, for the next watcher.
+
+        Raises:
+            OSError: storage failed.
+        """
+        self._silence.save(at_once=at_once)
+
+    def _sighting(self) -> Sighting | None:
+        try:
+            found = self._cluster.look()
+        except UnreachableError as error:
+            self.trouble = str(error)
+            return None
+        self.trouble = ""
+        return found
+
+    def _remembered(self, unit: Unit) -> UnitView:
+        history = self._book.unit(unit.name)
+        return UnitView(unit.name, unit.gpus, unit.priority, tried=history.tried, over=bool(history.over))
+
+    def _unit(self, unit: Unit, ours: dict[tuple[str, int], Job], held: set[str]) -> UnitView:
+        history = self._book.unit(unit.name)
+        if history.over:
+            return self._remembered(unit)
+        run = self._directory.run(unit.name)
+        found = _unrecorded(ours, unit.name, history)
+        attempt = history.attempt if found is None else Attempt(found[0], found[1].submission)
+        live = self._live(unit, run, history, looked_at=attempt is not None)
+        job = None if attempt is None else ours.get((unit.name, attempt.number))
+        shown = None if attempt is None else self._attempt(attempt, job, recorded=found is None, live=live)
+        return UnitView(
+            unit.name,
+            unit.gpus,
+            unit.priority,
+            attempt=shown,
+            tried=history.tried,
+            live=live,
+            complete=None if live else self._completeness(unit, run, history),
+            silent=0.0 if shown is None else self._silence.of(unit.name, _mark(shown, run)),
+            failures=history.failures,
+            interruptions=history.interruptions,
+            waiting=history.waiting,
+            held=unit.name in held,
+            hopeless=history.hopeless,
+            rest=self._book.rest(unit.name),
+            last=history.last,
+        )
+
+    def _attempt(self, attempt: Attempt, job: Job | None, *, recorded: bool, live: bool) -> AttemptView:
+        attempt.known = attempt.known or job is not None or live
+        now = time.monotonic()
+        waits = job is not None and job.state is JobState.PENDING
+        since = self._pending.setdefault(attempt.submission, now) if waits else now
+        return AttemptView(
+            attempt.number,
+            attempt.submission,
+            job=job,
+            known=attempt.known,
+            recorded=recorded,
+            started=attempt.started,
+            pending=now - since,
+            stopping=self._book.since(attempt.stopping),
+            killing=self._book.since(attempt.killing),
+            reason=attempt.reason,
+            asked=attempt.asked,
+            words=None if live else self._notes.left(attempt.submission),
+        )
+
+    def _live(self, unit: Unit, run: RunDir, history: History, *, looked_at: bool) -> bool:
+        """Whether a driver holds the run directory. One that nobody has submitted is looked at once, and as long as
+        somebody runs it by hand; before a unit is admitted, it is looked at again."""
+        if not (looked_at or unit.name in self._by_hand or (unit.name, history.tried) not in self._complete):
+            return False
+        live = run.live
+        if live and not looked_at:
+            self._by_hand.add(unit.name)
+        elif unit.name in self._by_hand:
+            self._by_hand.discard(unit.name)
+            self._complete.pop((unit.name, history.tried), None)
+        return live
+
+    def _completeness(self, unit: Unit, run: RunDir, history: History) -> int | None:
+        """Exit code with which a run directory says that every row is accounted for; None if it does not.
+
+        Looked at once for each attempt that is gone, and again as long as one is under way.
+        """
+        key = (unit.name, history.tried)
+        if history.attempt is None and key in self._complete:
+            return self._complete[key]
+        self._complete[key] = completeness(run, [cell.checkpoint for cell in unit.cells])
+        return self._complete[key]
+
+
+def completeness(run: RunDir, checkpoints: Sequence[str]) -> int | None:
+    """Exit code with which a run directory says that every row of `checkpoints` is accounted for; else None."""
+    try:
+        found = run.read("reconciliation")
+        complete = {ledger["checkpoint"] for ledger in found["checkpoints"] if ledger["complete"]}
+        return int(found["exit_code"]) if complete.issuperset(checkpoints) else None
+    except (UserError, KeyError, TypeError, ValueError):
+        return None  # not there, or damaged: the run's own next attempt makes it anew
+
+
+def _unrecorded(ours: dict[tuple[str, int], Job], unit: str, history: History) -> tuple[int, Job] | None:
+    """A job of a later attempt than any that the events hold: a watcher died before it could write that down."""
+    if history.attempt is not None:
+        return None
+    jobs = {number: job for (name, number), job in ours.items() if name == unit and number > history.tried}
+    alive = [number for number, job in jobs.items() if not job.state.terminal]
+    return (max(alive), jobs[max(alive)]) if alive else None
+
+
+def _mark(attempt: AttemptView, run: RunDir) -> str:
+    status: Any = None
+    with contextlib.suppress(UserError):  # damaged; it is written anew all the time
+        status = run.read("status")
+    return mark_of(attempt.number, "" if attempt.job is None else attempt.job.state, status)
+
+
+def _room(fleet: Fleet, sighting: Sighting, units: Sequence[UnitView]) -> Room:
+    """What the fleet may use. GPUs that others use are those which Ray has handed out and no driver of ours
+    holds; one that has not begun holds none yet."""
+    most = sighting.gpus if fleet.spec.cluster.gpus is None else min(sighting.gpus, fleet.spec.cluster.gpus)
+    others = max(0.0, sighting.used - sum(unit.gpus for unit in units if unit.live))
+    left_to_others = sighting.gpus - most
+    jobs = fleet.spec.max_concurrent or max(1, int(sighting.cpus))  # a driver keeps a CPU busy
+    return Room(most, max(0.0, others - left_to_others), jobs)
