@@ -11,6 +11,7 @@ import typer
 import proctor
 from proctor.cli import audit, compare, curve, demo, gate, mds, plan, records, report, run, trace, tracker
 from proctor.cli.compile import app as compile_app
+from proctor.cli.fleet import app as fleet_app
 from proctor.cli.output import escaped, stderr
 from proctor.rows import UserError
 from proctor.storage.base import StorageError
@@ -34,6 +35,7 @@ app.command("curve")(curve.curve)
 app.command("demo")(demo.demo)
 app.add_typer(audit.app, name="audit")
 app.add_typer(compile_app, name="compile")
+app.add_typer(fleet_app, name="fleet")
 app.add_typer(mds.app, name="mds")
 app.add_typer(trace.app, name="trace")
 app.add_typer(tracker.app, name="tracker")
