@@ -1,0 +1,152 @@
+"""A row for each cell, whatever lies in its run directory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.fleet import words
+from proctor.fleet.finding import find
+from proctor.fleet.folder import FleetDir
+from proctor.fleet.loading import load_fleet
+from proctor.fleet.resubmit import enter
+from proctor.fleet.standing import Standing, standings
+from proctor.rows import Event
+from tests.fleet.making import RUN, write_fleet
+from tests.paired.made import Answer, make_run
+
+GPUS = {**RUN, "engine": {"kind": "scripted", "gpus_per_replica": 2.0}}
+
+
+def fleet_of(directory: Path, checkpoints: list[str], **keys: Any) -> FleetDir:
+    fleet = load_fleet(write_fleet(directory, run=GPUS, matrix={"checkpoints": checkpoints}, **keys))
+    place = FleetDir(fleet.fleet_dir)
+    enter(place, fleet, find(fleet).checkpoints)
+    return place
+
+
+def stands(place: FleetDir) -> dict[str, Standing]:
+    return {row.cell.checkpoint: row for row in standings(place, place.fleet().units())}
+
+
+def make_cells(place: FleetDir, unit: str, cells: dict[str, list[Answer]], state: str, **keys: Any) -> Path:
+    run = make_run(place.run(unit).location, cells, **keys)
+    entries = {name: {"total": 4, "before": 0, "done": sum(a is not None for a in c)} for name, c in cells.items()}
+    run.write("status", {"state": state, "seconds": 2.0, "time": time.time(), "rate": 7.0, "checkpoints": entries})
+    return run.root
+
+
+def tell(place: FleetDir, unit: str, *kinds: str, start: float = 1000.0, **data: Any) -> None:
+    for number, kind in enumerate(kinds):
+        event = Event(kind, time=start + 3600 * number, message=f"why {kind}", data={"unit": unit, **data})
+        place.append_event(event)
+
+
+YES: list[Answer] = ["yes", "no", "yes", ("infer.empty", "")]
+
+
+def test_each_state_has_its_row_and_the_rows_balance(tmp_path: Path) -> None:
+    names = ["done", "bad", "part", "dead", "none", "sent", "lost"]
+    place = fleet_of(tmp_path, names)
+    make_cells(place, "done", {"done": YES}, "complete")
+    tell(place, "done", words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_ENDED, attempt=1, exit_code=0)
+    make_cells(place, "bad", {"bad": [("infer.empty", "")] * 4}, "too_many_errors")
+    make_cells(place, "part", {"part": ["yes", None, ("lost", ""), "no"]}, "incomplete")
+    make_cells(place, "dead", {"dead": ["yes", None, None, None]}, "running", closed=False)
+    tell(place, "sent", words.UNIT_ADMITTED, attempt=1)
+    for attempt in (1, 2):
+        tell(place, "lost", words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_GONE, words.UNIT_REQUEUED,
+             start=9000.0 * attempt, attempt=attempt)  # fmt: skip
+    tell(place, "lost", words.UNIT_GIVEN_UP, start=50_000.0)
+    rows = stands(place)
+    states = {name: (row.state, row.answered, row.errors, row.unanswered) for name, row in rows.items()}
+    assert states == {
+        "done": ("complete", 3, 1, 0),
+        "bad": ("too_many_errors", 0, 4, 0),
+        "part": ("incomplete", 2, 0, 2),
+        "dead": ("crashed", 1, 0, 3),
+        "none": ("waiting", 0, 0, None),
+        "sent": ("submitted", 0, 0, None),
+        "lost": ("given up", 0, 0, None),
+    }
+    assert all(
+        r.answered + r.errors + r.unanswered == r.expected == 4 for r in rows.values() if r.unanswered is not None
+    )
+    assert (rows["done"].score.name, rows["done"].score.n) == ("accuracy", 3)
+    assert rows["done"].score.low < rows["done"].score.value < rows["done"].score.high
+    assert (rows["done"].rate, rows["done"].attempts, rows["done"].gpu_hours, rows["done"].note) == (2.0, 1, 2.0, "")
+    assert (rows["lost"].attempts, rows["lost"].gpu_hours) == (2, 4.0)
+    assert rows["lost"].note == "why unit.given_up"
+    assert rows["part"].attempts == 1  # nobody wrote an event, and yet there was a run
+    assert rows["part"].gpu_hours == pytest.approx(2 * 2.0 / 3600)
+
+
+def test_cells_of_a_unit_stand_by_themselves(tmp_path: Path) -> None:
+    place = fleet_of(tmp_path, ["a", "b"], way="parallel")
+    run = make_cells(place, "a+1", {"a": YES, "b": ["yes", ("lost", ""), ("lost", ""), "yes"]}, "incomplete")
+    tell(place, "a+1", words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_ENDED, attempt=1)
+    rows = stands(place)
+    assert rows["a"].state == "too_many_errors"  # one of four: above the limit
+    assert (rows["b"].state, rows["b"].unanswered) == ("incomplete", 2)
+    assert rows["a"].gpu_hours == rows["b"].gpu_hours == 2.0  # an hour of 4 GPUs between them
+    assert rows["b"].address == f"{run}:b"
+
+
+DAMAGE = {
+    "spec.yaml": [b"", b"\xff\xfe", b"run_dir: x", b"{"],
+    "status.json": [b"", b"[]", b'{"state": 3, "checkpoints": []}', b'{"checkpoints": {"a": 1}, "seconds": "x"}'],
+    "reconciliation.json": [b"{", b"{}", b'{"checkpoints": [{}]}', b'{"checkpoints": 3}'],
+    "metrics.json": [b"\0", b'{"a": 3}', b'{"a": {"metrics": [{}]}}'],
+    "source.json": [b"x", b"{}", b'{"rows": "many"}'],
+    "events.jsonl": [b"\0\0", b"{}"],
+}
+
+
+def test_damage_in_a_run_directory_is_a_row_with_the_reason(tmp_path: Path) -> None:
+    place = fleet_of(tmp_path, ["a", "b"])
+    make_cells(place, "b", {"b": YES}, "complete")
+    root = make_cells(place, "a", {"a": YES}, "complete")
+    fine = stands(place)
+    for name, contents in DAMAGE.items():
+        before = (root / name).read_bytes() if (root / name).exists() else b""
+        for content in contents:
+            (root / name).write_bytes(content)
+            rows = stands(place)
+            assert rows["b"] == fine["b"] or rows["b"].state == "complete"
+            assert rows["a"].state in ("complete", "crashed", "unreadable"), (name, content)
+            assert rows["a"].state == "complete" or rows["a"].note or name == "status.json", (name, content)
+        (root / name).write_bytes(before)
+    (part,) = (root / "results").glob("part-*.parquet")
+    part.write_bytes(b"PAR1")
+    broken = stands(place)["a"]
+    assert (broken.answered, broken.errors, broken.unanswered) == (0, 0, 4)
+    assert "0 records are here, 4 were when the run ended" in broken.note
+    part.unlink()
+    assert stands(place)["a"].unanswered == 4
+
+
+def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "proctor", "fleet", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_list_is_printed_for_people_and_for_programs(tmp_path: Path) -> None:
+    place = fleet_of(tmp_path, ["step-1", "step-2"])
+    make_cells(place, "step-1", {"step-1": YES}, "complete")
+    told = command("list", place.location)
+    assert told.returncode == 0, told.stderr
+    assert "2 cells: 1 complete, 1 waiting" in told.stdout
+    assert "66.7 % accuracy" in told.stdout
+    plain = command("list", tmp_path / "fleet.yaml", "--json")
+    lines = [json.loads(line) for line in plain.stdout.splitlines()]
+    assert [line["event"] for line in lines] == ["cell", "cell", "fleet"]
+    assert (lines[0]["name"], lines[0]["state"], lines[0]["score"]["name"]) == ("step-1", "complete", "accuracy")
+    assert lines[2]["states"] == {"complete": 1, "waiting": 1}
+    nowhere = command("list", tmp_path)
+    assert (nowhere.returncode, "no fleet here" in nowhere.stderr) == (1, True)
