@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
 import pytest
+import ray
 from msgspec.structs import replace
 
 import proctor
 from proctor.doctor import nodes
+from proctor.doctor.clusters import look_at_cluster
 from proctor.doctor.facts import Versions
 from proctor.rows import UserError
 from proctor.runner.cluster import cluster
@@ -44,3 +47,13 @@ def test_every_node_of_a_cluster_is_asked_before_anything_runs(
 
     silent = nodes.ask_nodes(run, seconds=0.0)
     assert "does not say what it has: no answer within 0 s" in told(run, here, *silent)[0]
+
+
+def test_the_doctor_asks_the_nodes_of_a_cluster(local_ray: None) -> None:
+    address = ray.get_runtime_context().gcs_address
+    found = {one.name: one for one in look_at_cluster(address, spec(requires={"ray": ">=99"}), 90)}
+    assert found["cluster"].what.startswith("1 node(s), 4 CPUs")
+    assert found["nodes"].level == "ok", "what is missing here, too, is told once"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        (none,) = look_at_cluster(f"127.0.0.1:{silent.getsockname()[1]}", None, 3)
+    assert none.level == "missing"

@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 import proctor
-from proctor.cli import audit, compare, curve, demo, gate, mds, plan, records, report, run, trace, tracker
+from proctor.cli import audit, compare, curve, demo, doctor, gate, mds, plan, records, report, run, trace, tracker
 from proctor.cli.compile import app as compile_app
 from proctor.cli.fleet import app as fleet_app
 from proctor.cli.output import escaped, stderr
@@ -33,6 +33,7 @@ app.command("compare")(compare.compare)
 app.command("gate")(gate.gate)
 app.command("curve")(curve.curve)
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 app.add_typer(audit.app, name="audit")
 app.add_typer(compile_app, name="compile")
 app.add_typer(fleet_app, name="fleet")

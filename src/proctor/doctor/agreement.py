@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor.doctor.facts import Facts
-from proctor.doctor.versions import missed_by, shortcoming
-from proctor.engines.config import environment
+from proctor.doctor.versions import interpreter, missed_by, shortcoming
 from proctor.rows import UserError
 from proctor.spec import RunSpec
 from proctor.spec.requires import version_of
@@ -35,13 +34,13 @@ class NodeFacts:
     trouble: str = ""
 
 
-def disagreements(spec: RunSpec, driver: Facts, nodes: Sequence[NodeFacts]) -> list[UserError]:
-    """What keeps a run from these nodes: other versions than the driver's, or than `requires` asks for, or a node that
-    says nothing. Each with both versions, the node, and the cure."""
+def disagreements(spec: RunSpec | None, driver: Facts, nodes: Sequence[NodeFacts]) -> list[UserError]:
+    """What keeps a run (None: any run) from these nodes: other versions than the driver's, or than `requires` asks for,
+    or a node that says nothing. Each with both versions, the node, and the cure."""
     return [error for node in nodes for error in _of_node(spec, driver, node)]
 
 
-def _of_node(spec: RunSpec, driver: Facts, node: NodeFacts) -> Iterator[UserError]:
+def _of_node(spec: RunSpec | None, driver: Facts, node: NodeFacts) -> Iterator[UserError]:
     facts = node.facts
     if facts is None:
         yield UserError(
@@ -51,17 +50,19 @@ def _of_node(spec: RunSpec, driver: Facts, node: NodeFacts) -> Iterator[UserErro
         )
         return
     yield from _differences(EVERYWHERE, driver.own.all, facts.own.all, node.name, None)
+    if spec is None:
+        return
     if node.engines:
         yield from _of_engine(spec, driver, facts, node.name)
     names = None if node.engines else ("python", "ray", "proctor")
-    python, _env = environment(spec.engine)
+    python, _env = interpreter(spec)
     for missed in missed_by(spec, facts, names):
         if not missed_by(spec, driver, (missed.package,)):  # else the driver has been told already
             yield shortcoming(missed, f"on node {node.name}", python)
 
 
 def _of_engine(spec: RunSpec, driver: Facts, facts: Facts, node: str) -> Iterator[UserError]:
-    names, python = _ENGINES_OF.get(spec.engine.kind, ()), environment(spec.engine)[0]
+    names, python = _ENGINES_OF.get(spec.engine.kind, ()), interpreter(spec)[0]
     if python is not None and facts.engine is None:
         yield UserError(
             f"{python} does not run on node {node}: {facts.trouble}",

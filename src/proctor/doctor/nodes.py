@@ -16,8 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from proctor.doctor import facts
 from proctor.doctor.agreement import NodeFacts, disagreements
 from proctor.doctor.facts import Facts
-from proctor.doctor.versions import asked_about, facts_here, refuse
-from proctor.engines.config import environment
+from proctor.doctor.versions import asked_about, facts_here, interpreter, refuse
 from proctor.rows import UserError, told
 from proctor.spec import RunSpec
 
@@ -40,9 +39,9 @@ def check_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]
     return found
 
 
-def ask_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]:
+def ask_nodes(spec: RunSpec | None, seconds: float = NODE_SECONDS) -> list[NodeFacts]:
     """What each living node has, in at most about so many seconds."""
-    python, env = environment(spec.engine)
+    python, env = interpreter(spec)
     nodes = [node for node in ray.nodes() if node["Alive"]]
     with _by_value():
         asked = {
@@ -109,7 +108,9 @@ def _name(node: Mapping[str, Any]) -> str:
     return f"{host} ({address})" if host and address and host != address else str(host or address or node["NodeID"])
 
 
-def _holds_engine(spec: RunSpec, resources: Mapping[str, float]) -> bool:
+def _holds_engine(spec: RunSpec | None, resources: Mapping[str, float]) -> bool:
+    if spec is None:
+        return False
     engine = spec.engine
     need = {"CPU": engine.cpus_per_replica, "GPU": engine.gpus_per_replica}
     return all(resources.get(name, 0.0) >= amount for name, amount in need.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -22,14 +22,20 @@ _OWN = ("python", "proctor", "ray")
 """What a requirement always means Proctor's own of."""
 
 
-def asked_about(spec: RunSpec) -> list[str]:
+def asked_about(spec: RunSpec | None) -> list[str]:
     """The packages to look for."""
-    return list(dict.fromkeys([*RECORDED, "simplejpeg", *(name for name in spec.requires if name != "python")]))
+    required = [] if spec is None else [name for name in spec.requires if name != "python"]
+    return list(dict.fromkeys([*RECORDED, "simplejpeg", *required]))
 
 
-def facts_here(spec: RunSpec) -> Facts:
+def interpreter(spec: RunSpec | None) -> tuple[str | None, Mapping[str, str]]:
+    """The engine's interpreter (None: the one that runs Proctor) and its environment variables."""
+    return (None, {}) if spec is None else environment(spec.engine)
+
+
+def facts_here(spec: RunSpec | None) -> Facts:
     """What this machine has, for `spec`: in Proctor's interpreter and in the engine's."""
-    python, env = environment(spec.engine)
+    python, env = interpreter(spec)
     return msgspec.convert(look(asked_about(spec), python, env), Facts)
 
 
@@ -40,11 +46,8 @@ def versions(spec: RunSpec | None = None) -> dict[str, str]:
     own = {name: facts.own.packages[name] for name in RECORDED if name in facts.own.packages}
     found = {"python": facts.own.python, "platform": f"{sys.platform} {platform.machine()}", **own}
     if facts.engine is not None:
-        found |= {
-            f"engine environment: {name}": version
-            for name, version in facts.engine.all.items()
-            if name in (*ENGINES, "python")
-        }
+        kept = ("python", *ENGINES)
+        found |= {f"engine environment: {name}": text for name, text in facts.engine.all.items() if name in kept}
     return found
 
 

@@ -54,7 +54,7 @@ class Server:
         self._base_url = base_url.rstrip("/")
         self._key = key
         self._timeout, self._tries, self._stopped = timeout, max_retries + 1, stopped
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._opener = urllib.request.build_opener(NoRedirects)
 
     def get(self, path: str) -> bytes:
         """One GET without retries.
@@ -139,7 +139,7 @@ class Server:
         return text[:200] or error.reason
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
+class NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: it would carry the key to another host."""
 
     def redirect_request(

@@ -6,14 +6,15 @@ import os
 import threading
 import urllib.request
 from email.message import Message
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException
 from queue import Empty, SimpleQueue
-from typing import IO, NamedTuple
+from typing import NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 import msgspec
 
+from proctor.engines.http_server import NoRedirects
 from proctor.rows import UserError
 
 _MOST_LEFT = 4
@@ -50,7 +51,8 @@ class Webhook:
 
     def __init__(self, name: str, seconds: float) -> None:
         self._url, self._seconds = _url_of(name), seconds
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        # A redirected POST would become a GET, and be lost without a word.
+        self._opener = urllib.request.build_opener(NoRedirects)
         self._left: list[threading.Thread] = []
 
     def post(self, text: str, seconds: float | None = None) -> Reply:
@@ -89,15 +91,6 @@ class Webhook:
                 return Reply(ok=False, trouble=f"HTTP {error.code}", again=again, wait=_seconds(error.headers))
         except (OSError, HTTPException, ValueError) as error:
             return Reply(ok=False, trouble=_without_url(error))
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: a POST would become a GET, and be lost without a word."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> None:
-        """Nothing to follow; the redirect then counts as an error."""
 
 
 def _url_of(name: str) -> str:
