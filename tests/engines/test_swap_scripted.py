@@ -92,6 +92,18 @@ def test_only_chosen_checkpoints_go_wrong() -> None:
         engine.swap(replace(wanted, model="runs/two"))
 
 
+def test_swaps_go_wrong_as_often_as_they_were_told_to_whichever_engines_they_are(tmp_path: Path) -> None:
+    wanted = replace(config(swap="refuse", swap_times=2), fault_state=str(tmp_path))
+    engines = [loaded(wanted) for _ in range(3)]
+    for engine in engines[:2]:
+        with pytest.raises(SwapRefused):
+            engine.swap(replace(wanted, model="runs/two"))
+    for engine in engines:
+        engine.swap(replace(wanted, model="runs/two"))
+    with pytest.raises(ValueError, match="need a directory to count in"):
+        make_engine(config(swap="refuse", swap_times=1)).check()
+
+
 @pytest.mark.parametrize(("kind", "ends"), [("crash", -11), ("hang", None)])
 def test_a_swap_that_crashes_or_hangs_takes_its_process_along(kind: str, ends: int | None) -> None:
     program = f"""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pyroaring import BitMap64
 from proctor.results import RunDir
 from proctor.results.settle import done_ids
 from tests.runner.helpers import write_rows
+from tests.supervise.helpers import wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(240)]
 ROWS = 3000
@@ -89,6 +91,15 @@ def engine_processes(spec_file: Path) -> list[psutil.Process]:
     return found
 
 
+def engines_at_work(spec_file: Path) -> int:
+    """Engines, without their guards."""
+    count = 0
+    for process in engine_processes(spec_file):
+        with suppress(psutil.Error):
+            count += any(word.endswith("entry.py") for word in process.cmdline())
+    return count
+
+
 def test_a_killed_driver_costs_only_what_was_in_flight(spec_file: Path) -> None:
     run_dir = spec_file.parent / "run"
     process = start(spec_file)
@@ -113,6 +124,27 @@ def test_a_killed_driver_costs_only_what_was_in_flight(spec_file: Path) -> None:
     assert (progress["before"], progress["answered"]) == (len(before), ROWS - len(before))
     (ledger,) = done["reconciliation"]["checkpoints"]
     assert (ledger["answered"], ledger["repaired"]) == (ROWS, 0)
+
+
+def test_a_driver_that_is_killed_while_the_next_checkpoint_is_read_ahead(spec_file: Path) -> None:
+    """A second engine is being started beside the first, which answers for another checkpoint."""
+    run_dir, rows = spec_file.parent / "run", 400
+    write_rows(spec_file.parent / "rows.jsonl", rows)
+    spec = yaml.safe_load(spec_file.read_text())
+    spec["engine"] |= {"checkpoints": ["ck", "next"], "mode": "sequential", "reference": "beside", "load_seconds": 4.0,
+                       "answer": "{checkpoint} {row_id}", "row_ms": 10.0}  # fmt: skip
+    spec_file.write_text(yaml.safe_dump(spec))
+    process = start(spec_file)
+    wait_until(lambda: engines_at_work(spec_file) == 2, 120)
+    process.kill()
+    assert_resume_was_told(process, spec_file)
+    wait_until(lambda: not engine_processes(spec_file), 60)
+    assert not done_ids(run_dir / "results", "next")
+
+    assert finish(spec_file)[0] == 0
+    tables = [pq.read_table(part).to_pylist() for part in (run_dir / "results").glob("part-*.parquet")]
+    found = sorted((row["checkpoint"], row["row_id"], row["answer"]) for table in tables for row in table)
+    assert found == sorted((name, row, f"{name} {row}") for name in ("ck", "next") for row in range(rows))
 
 
 def assert_resume_was_told(process: subprocess.Popen[str], spec_file: Path) -> None:

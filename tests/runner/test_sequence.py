@@ -87,6 +87,15 @@ class TestSequence:
         assert (told["engine.swapped"], told["engine.swap_failed"]) == (1, 2)
         assert outcome.exit_code == 0
 
+    def test_a_replica_that_refuses_is_started_anew_and_the_other_one_works_on(self, make_spec: MakeSpec) -> None:
+        parts = {"checkpoints": ["a", "b"], "replicas": 2, "row_ms": 10.0, "reference": "beside"}
+        outcome = run(sequence(make_spec, **parts, swap="refuse", swap_times=1))
+        assert answers(outcome) == {key: text for key, text in expected().items() if key[0] in ("a", "b")}
+        told = kinds(outcome)
+        assert (told["engine.swap_failed"], told["engine.swapped"], outcome.exit_code) == (1, 1, 0)
+        (failed,) = [event for event in outcome.run.events() if event.kind == "engine.swap_failed"]
+        assert "refused: planted fault" in failed.message
+
 
 def test_settings_that_do_not_go_together_are_refused_or_told(make_spec: MakeSpec) -> None:
     data = sequence(make_spec).model_dump()

@@ -94,6 +94,7 @@ def test_a_checkpoint_that_is_not_known_starts_an_engine_and_is_swapped_in_from_
         ("crash", "failed"),
         ("stale", "not the checkpoint's"),
         ("hang", "failed: no progress"),
+        ("stop", "failed: no progress"),
     ],
 )
 def test_whatever_a_swap_does_the_right_checkpoint_answers(
@@ -121,6 +122,21 @@ def test_a_second_engine_beside_makes_the_fingerprint_that_is_missing(
     assert run.one.supervisor.counters.starts == 1
     assert run.one.kinds().count("engine.swapped") == 1
     assert len(run.folder.names()) == 2
+
+
+def test_a_replica_that_refuses_does_not_hold_up_the_one_that_does_not(
+    course: Callable[..., Course], tmp_path: Path
+) -> None:
+    a, b = (checkpoint(tmp_path, name, swap="refuse", swap_at=["b"], swap_times=1) for name in "ab")
+    runs = [course(a), course(a)]
+    runs[0].known(a, b, a)  # b is started here, and not asked of anybody
+    runs[1].known(a)
+    for run in runs:
+        assert run.serve(b) == texts("b")
+    refusing, healthy = (run.one.kinds() for run in runs)
+    assert (refusing.count("engine.swapped"), refusing.count("engine.swap_failed")) == (1, 1)
+    assert (healthy.count("engine.swapped"), healthy.count("engine.swap_failed")) == (1, 0)
+    assert [run.one.supervisor.counters.starts for run in runs] == [3, 1]
 
 
 def test_engines_that_do_not_answer_alike_are_not_swapped(course: Callable[..., Course], tmp_path: Path) -> None:

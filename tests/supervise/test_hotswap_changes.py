@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from proctor.engines import EngineConfig
 from proctor.engines.fingerprint_store import FingerprintStore
 from proctor.engines.weights import Weights
 from proctor.rows import Request, Response, UserError
+from proctor.storage.base import Folder
 from proctor.storage.folder import open_folder
 from proctor.supervise.hotswap import HotSwap, SwapSetup
 from tests.supervise.helpers import Supervised, scripted, wait_until
@@ -158,6 +160,25 @@ def test_a_store_that_cannot_be_used_is_told(course: Course) -> None:
     course.serve(course.a, course.b, course.a)
     assert course.count("engine.fingerprint_lost") == 3
     assert "cannot be read" in course.one.event("engine.swap_skipped").message
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_store_that_takes_nothing_costs_the_fingerprint_and_no_answer(
+    course: Course, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A full disk, one that became read-only, and one that is not ours to write to: what is there still counts."""
+
+    def full(folder: Folder, name: str, data: bytes) -> None:
+        raise OSError(number, os.strerror(number), name)
+
+    course.serve(course.a)
+    monkeypatch.setattr(type(course.folder), "create", full)
+    course.serve(course.b, course.a, course.b)
+    lost = [event for event in course.one.events if event.kind == "engine.fingerprint_lost"]
+    assert len(lost) == 2  # b's, each time that it is started
+    assert os.strerror(number) in lost[0].message
+    assert lost[0].action == "the next run starts an engine for it"
+    assert (course.count("engine.swapped"), course.known()) == (1, 1)  # a's was there
 
 
 def test_a_fingerprint_under_another_name_is_none(course: Course) -> None:

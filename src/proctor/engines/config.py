@@ -35,7 +35,7 @@ def engine_config(spec: EngineSpec, checkpoint: Checkpoint, fault_state: str = "
     common: dict[str, Any] = {"kind": spec.kind, "model": checkpoint.path, "batch_size": spec.batch_size}
     if isinstance(spec, ScriptedEngineSpec):
         keys = {"answer", "answers", "row_ms", "load_seconds", "load_failures", "close_seconds", "helpers", "numerics"}
-        keys |= {"swap", "swap_at"}
+        keys |= {"swap", "swap_at", "swap_times"}
         own: dict[str, Any] = {
             "dtype": spec.dtype,
             "options": spec.model_dump(include=keys, exclude_none=True, exclude_defaults=False),

@@ -11,7 +11,7 @@ from typing import Literal
 from proctor.engines.base import SwapRefused
 from proctor.engines.faults import LONG_SECONDS
 
-SwapKind = Literal["ok", "refuse", "raise", "stale", "hang", "crash"]
+SwapKind = Literal["ok", "refuse", "raise", "stale", "hang", "stop", "crash"]
 
 
 def name_of(model: str) -> str:
@@ -32,5 +32,7 @@ def planted_swap(kind: SwapKind, name: str) -> None:
         raise RuntimeError(f"planted fault: swap to {name} fails")
     if kind == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
-    while kind == "hang":
+    if kind == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while kind in ("hang", "stop"):
         time.sleep(LONG_SECONDS)

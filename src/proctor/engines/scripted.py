@@ -35,9 +35,10 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         compiles: by row id as text, seconds for which the engine says that it compiles before it answers that row.
         helpers: idle processes that the engine starts beside itself, as vLLM starts its workers.
         swap: what a swap does: succeeds (``ok``), is refused, raises, leaves the old checkpoint in place without a word
-            (``stale``), never ends (``hang``), or ends the process (``crash``).
+            (``stale``), never ends (``hang``), or stops (``stop``, by SIGSTOP) or ends the process (``crash``).
         swap_at: only a swap to a checkpoint of one of these names (last parts of paths) does that, others succeed;
             empty: each.
+        swap_times: how many of those swaps do that, counted as `load_failures` are; None: all.
         numerics: answers come from a pseudo-model instead, token by token, with differences where they are planted.
     """
 
@@ -51,6 +52,7 @@ class ScriptedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     helpers: int = 0
     swap: SwapKind = "ok"
     swap_at: tuple[str, ...] = ()
+    swap_times: int | None = None
     numerics: Numerics | None = None
 
 
@@ -73,8 +75,9 @@ class ScriptedEngine:
         for row in self._options.answers:
             if not row.isdecimal():
                 raise UserError(f"{row!r} is not a row id", where="engine.answers", fix="use whole numbers from 0")
-        if self._options.load_failures and not self._config.fault_state:
-            raise ValueError("load_failures needs a directory to count in (EngineConfig.fault_state)")
+        counted = self._options.load_failures or self._options.swap_times is not None
+        if counted and not self._config.fault_state:
+            raise ValueError("load_failures and swap_times need a directory to count in (EngineConfig.fault_state)")
         if self._config.dtype not in ULPS:
             raise UserError(f"there is no number format {self._config.dtype!r}", where="engine.dtype")
         if self._options.numerics is not None:
@@ -126,7 +129,7 @@ class ScriptedEngine:
         """
         check_configuration(self._config, config)
         name = name_of(config.model)
-        fault = self._options.swap if not self._options.swap_at or name in self._options.swap_at else "ok"
+        fault = self._planted(name)
         planted_swap(fault, name)
         self._config = config
         if fault == "stale":
@@ -134,6 +137,12 @@ class ScriptedEngine:
         self._checkpoint = name
         if self._options.numerics is not None:
             self._exam = _Exam(self._options.numerics, config.dtype, name)
+
+    def _planted(self, name: str) -> SwapKind:
+        kind, names, times = self._options.swap, self._options.swap_at, self._options.swap_times
+        if kind == "ok" or (names and name not in names):
+            return "ok"
+        return kind if times is None or claim(self._config.fault_state, "swap", times) else "ok"
 
     def close(self) -> None:
         """Takes its time, then ends the helpers."""

@@ -190,11 +190,14 @@ class ScriptedEngineSpec(EngineBase):
     """Seconds that closing takes."""
     helpers: int = Field(default=0, ge=0, le=1000)
     """Idle processes that the engine starts beside itself, as vLLM starts its workers."""
-    swap: Literal["ok", "refuse", "raise", "stale", "hang", "crash"] = "ok"
+    swap: Literal["ok", "refuse", "raise", "stale", "hang", "stop", "crash"] = "ok"
     """What a swap to another checkpoint does: succeed, be refused, raise, leave the old checkpoint in place without a
-    word (``stale``), never end (``hang``), or end the process (``crash``)."""
+    word (``stale``), never end (``hang``), or stop (``stop``, by SIGSTOP) or end the process (``crash``)."""
     swap_at: list[str] = []
     """Only a swap to a checkpoint whose path ends in one of these names does that, others succeed. Default: each."""
+    swap_times: int | None = Field(default=None, ge=1, le=MOST)
+    """How many of those swaps do that in the whole run, whichever engine's they are; then they succeed. Default:
+    all."""
     numerics: NumericsSpec | None = None
     """Answers come from a pseudo-model instead, token by token, with the differences that are planted in it."""
 
