@@ -193,10 +193,34 @@ def test_many_rounds_of_one_process_decide_nothing() -> None:
     assert "with blocks alone" in found.sentence, "the arithmetic is given all the same"
 
 
-def test_a_target_too_small_to_matter_is_skipped_and_not_open() -> None:
-    found = of(judged({**FASTER, "embed": (2e-4, 2e-4)}, within=0.02), "embed")
+def test_a_saving_too_small_to_matter_is_skipped_and_not_open() -> None:
+    truth = {**FASTER, "embed": (5e-3, 5e-3), ENCODER: (0.105, 0.097)}
+    found = of(judged(truth, within=0.02), "embed")
     assert found.decision == "skip"
-    assert "too little to matter" in found.reason
+    assert "of the encoder's time, too little to matter" in found.reason
+    assert of(judged(truth, between=0.5), "embed").decision == "inconclusive"
+
+
+def test_a_target_that_takes_next_to_nothing_is_skipped_whatever_the_noise() -> None:
+    """Amdahl: even one that takes no time at all saves less than 1 % of the whole."""
+    truth = {**FASTER, "embed": (5e-3, 4e-3), ENCODER: (0.105, 0.096), ANSWERS: (0.8, 0.79)}
+    for within in (0.001, 0.3):
+        found = of(judged(truth, within=within), "embed")
+        assert found.decision == "skip"
+        assert "% of the time end to end at most, too little to matter even if it took none" in found.reason
+    assert of(judged(truth, within=0.001), "blocks").decision == "keep", "of 11 % more than 1 % can be saved"
+
+
+def test_the_whole_saves_what_its_targets_save() -> None:
+    """Answers are noisier than the encoder in them, and say no more of it than its parts do."""
+    equal = {"blocks": (9e-2, 9e-2), ENCODER: (0.1, 0.1), ANSWERS: (1.0, 1.0)}
+    quiet = invented(equal, within=0.005)
+    noisy = invented(equal, within=0.2)
+    mixed = tuple(one for one in quiet.timings if one.target != ANSWERS)
+    mixed += tuple(one for one in noisy.timings if one.target == ANSWERS)
+    found = verdict(replace(quiet, timings=mixed))
+    assert {one.target: one.decision for one in found.findings} == {"blocks": "skip", ENCODER: "skip", ANSWERS: "skip"}
+    assert exit_code(found) == 4
 
 
 def test_a_gain_above_what_the_share_allows_is_flagged() -> None:

@@ -40,6 +40,13 @@ def bench(
     processes: Annotated[
         int, typer.Option("--processes", min=1, help="The first finds an empty cache, the others what it left there.")
     ] = 3,
+    most: Annotated[
+        int | None,
+        typer.Option("--most-processes", min=1, help="Up to so many for what is open then. Default: twice as many."),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=1, help="Rows of the planned run. Default: those of the source.")
+    ] = None,
     sample: Annotated[int, typer.Option("--sample", min=1, help="Rows of the source that are looked at.")] = 64,
     answers: Annotated[
         int, typer.Option("--answers", min=0, help="Time whole answers in every so many rounds; 0: never.")
@@ -79,6 +86,8 @@ def bench(
             rounds=rounds,
             warmups=warmups,
             processes=processes,
+            most=2 * processes if most is None else most,
+            rows=rows,
             sample=sample,
             answers=answers,
             agreement=agreement,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from proctor.compile.estimate import Array, Estimate, estimate, interval
+from proctor.compile.estimate import Array, Estimate, interval
 from proctor.compile.model import ANSWERS, ENCODER, Amdahl, Interval, Measured
+from proctor.compile.subsets import estimates_of
 from proctor.compile.words import gain, times
 
 
@@ -19,22 +20,20 @@ def amdahl(measured: Measured) -> Amdahl | None:
 
     It is flagged where it lies above: by the interval of the difference where there is one, else by the bare values.
     """
-    both = estimate(measured, ENCODER), estimate(measured, ANSWERS)
-    if both[0] is None or both[1] is None:
+    both = estimates_of(measured, [ENCODER, ANSWERS])
+    if len(both) < 2:
         return None
-    common = [shape for shape in both[0].shapes if shape in both[1].shapes]
-    encoder, answers = estimate(measured, ENCODER, common), estimate(measured, ANSWERS, common)
-    if encoder is None or answers is None or answers.value.min() <= 0 or encoder.value.min() <= 0:
+    encoder, answers = both[ENCODER], both[ANSWERS]
+    if answers.value.min() <= 0 or encoder.value.min() <= 0:
         return None
     share = float(encoder.value[0] / answers.value[0])
     if share >= 1:
         return _impossible(share, encoder, answers)
-    processes = min(encoder.processes, answers.processes)
-    predicted = interval(_predicted(encoder.value, answers.value), _guarded(encoder, answers), processes)
+    processes, looks = encoder.processes, encoder.looks
+    predicted = interval(_predicted(encoder.value, answers.value), _guarded(encoder, answers), processes, looks)
     measured_gain = answers.interval(_gain)
-    excess = interval(
-        measured_gain.value - predicted.value, _gain(answers.draws) - _guarded(encoder, answers), processes
-    )
+    above = _gain(answers.draws) - _guarded(encoder, answers)
+    excess = interval(measured_gain.value - predicted.value, above, processes, looks)
     most = 1 / (1 - share) - 1
     flagged = excess.value > 1e-9 if excess.low is None else excess.low > 0
     return Amdahl(

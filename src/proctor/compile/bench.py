@@ -16,6 +16,7 @@ from proctor.compile.collected import Collected
 from proctor.compile.model import Measured
 from proctor.compile.orders import Explained, Options, Order, Piece, Workload
 from proctor.compile.process import pieces
+from proctor.compile.sequence import sittings
 from proctor.compile.whole_engines import Contest, measure_whole
 from proctor.compile.workload import workload
 from proctor.engines.base import EngineConfig
@@ -76,7 +77,8 @@ def measure(
         what = f"engine {spec.engine.kind!r} has no vision encoder that could be compiled"
         raise UserError(what, where="engine.kind", fix="transformers or vllm")
     work = workload(spec, options.sample)
-    told.rows, told.shapes = work.rows, tuple(unit.shape for unit in work.units)
+    told.rows = work.rows if options.rows is None else options.rows
+    told.shapes = tuple(unit.shape for unit in work.units)
     told.subject.update(_subject(spec, chosen, options))
     told.note(work.notes)
     if spec.engine.kind == "vllm":
@@ -141,7 +143,7 @@ def _measure(
     config, how = settings_of(spec, checkpoint, options)
     told.subject.update(backend=how.backend, dynamic=how.dynamic, fullgraph=how.fullgraph)
     with _folder() as folder:
-        for number in range(options.processes):
+        for number, processes, only in sittings(options, told):
             order = Order(
                 task="bench",
                 config=config,
@@ -153,8 +155,9 @@ def _measure(
                 warmups=options.warmups,
                 answers=options.answers,
                 agreement=options.agreement,
+                only=only,
             )
-            _run(order, spec, folder, options.seconds, progress, told, options.processes)
+            _run(order, spec, folder, options.seconds, progress, told, processes)
 
 
 def _measure_whole(

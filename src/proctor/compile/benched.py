@@ -46,7 +46,7 @@ class Benched:
 
     def pieces(self) -> Iterator[Piece]:
         """See `benched`."""
-        for target in self._loaded.targets:
+        for target in self._wanted():
             yield Piece(doing=f"compiling {target.name}")
             yield self._compiled(target)
         if not self.arms.names:
@@ -61,6 +61,14 @@ class Benched:
             yield Piece(doing="comparing answers")
             yield Piece(answers=(compared_answers(self._loaded, self._scenes, self.arms),))
             yield from compared(self._order, self._loaded, self._scenes, self.arms, self._ready)
+
+    def _wanted(self) -> list[Target]:
+        """What there is to compile: everything for the wholes, else what is timed."""
+        everything = self._times(ENCODER) or self._times(ANSWERS)
+        return [target for target in self._loaded.targets if everything or self._times(target.name)]
+
+    def _times(self, name: str) -> bool:
+        return not self._order.only or name in self._order.only
 
     def _compiled(self, target: Target) -> Piece:
         """First calls of a target at all shapes, and what the compiler made of them."""
@@ -126,14 +134,14 @@ class Benched:
     def _subjects(self) -> Iterator[Subject]:
         names = self.arms.names
         for scene in self._scenes:
-            for name in names:
+            for name in filter(self._times, names):
                 if name in scene.calls:
                     calls = (scene.calls[name], self._ready[name][scene.shape.name])
                     yield calibrated(self._subject(name, scene, (name,), *map(_calling, calls)))
-            if ENCODER in scene.calls:
+            if ENCODER in scene.calls and self._times(ENCODER):
                 call = _calling(scene.calls[ENCODER])
                 yield calibrated(self._subject(ENCODER, scene, names, call, call))
-        for scene in self._scenes if self._order.answers else ():
+        for scene in self._scenes if self._order.answers and self._times(ANSWERS) else ():
             answers = partial(self._loaded.answers, scene.rows)
             subject = self._subject(ANSWERS, scene, names, answers, answers)
             yield dataclasses.replace(subject, clock=self._wall, every=self._order.answers)

@@ -23,6 +23,7 @@ class Collected:
     def __init__(self, subject: dict[str, Any] | None = None, rows: int | None = None) -> None:
         self.subject: dict[str, Any] = dict(subject or {})
         self.rows = rows
+        self.looks = 1
         self.targets: dict[str, int] = {}
         self.shapes: tuple[Shape, ...] = ()
         self.explained: list[Explained] = []
@@ -67,5 +68,6 @@ class Collected:
             agreements=tuple(self._agreements),
             answers=tuple(self._answers),
             rows=self.rows,
+            looks=self.looks,
             notes=tuple(self._notes),
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from proctor.compile.breakeven import CACHES, ahead, compile_seconds, net_gain, scaled
 from proctor.compile.estimate import Estimate, units_per_row
@@ -10,11 +13,11 @@ from proctor.compile.flags import not_compiled
 from proctor.compile.model import ANSWERS, ENCODER, Finding, Interval, Measured
 from proctor.compile.subsets import break_evens
 from proctor.compile.words import counted, listed, seconds, times_between, verb_and_seconds
-
-NEGLIGIBLE = 0.005
-"""Share of the encoder's time below which a saving that may be nothing is not worth more rounds."""
+from proctor.compile.worth import MATTERS, Worth, less_than_matters, worth
 
 _WHOLES = (ENCODER, ANSWERS)
+_LARGEST_LOG = 700.0
+"""Of a factor that is a number at all."""
 
 
 class _Decided(NamedTuple):
@@ -22,20 +25,20 @@ class _Decided(NamedTuple):
     reason: str
 
 
-def decide(measured: Measured, target: str, time: Estimate | None, encoder: Estimate | None) -> Finding:
+def decide(measured: Measured, target: str, time: Estimate | None) -> Finding:
     """The verdict on one target.
 
     Args:
         measured: what was measured.
         target: a target, the encoder or the answers.
         time: of the target; None where it was not timed.
-        encoder: of the whole encoder; None likewise.
     """
     decided = _by_outputs(measured, target) or _by_kind(measured, target, time)
     if time is None:
         decided = decided or _Decided("inconclusive", "it was not timed in both arms")
         return Finding(target=target, decision=decided.decision, reason=decided.reason)
-    decided = decided or _by_speed(measured, target, time, encoder)
+    decided = decided or _by_speed(measured, target, time)
+    open_ = decided.decision == "inconclusive" and _covers_zero(time.saved)
     return Finding(
         target=target,
         decision=decided.decision,
@@ -45,15 +48,20 @@ def decide(measured: Measured, target: str, time: Estimate | None, encoder: Esti
         saved=time.saved,
         speedup=speedup(time),
         break_even=break_evens(measured, [target], time.saved, time.shapes),
-        more_rounds=time.more_rounds() if decided.decision == "inconclusive" and _covers_zero(time.saved) else None,
+        more_rounds=time.more_rounds(_enough(measured, target)) if open_ else None,
     )
 
 
 def speedup(time: Estimate) -> Interval | None:
-    """Eager over compiled; None where the clock shows no time at all."""
+    """Eager over compiled, with bounds of its logarithm; None where the clock shows no time at all."""
     if min(time.value.min(), time.draws.min()) <= 0:
         return None
-    return time.interval(lambda seconds: seconds[..., 0] / seconds[..., 1])
+    logarithm = time.interval(lambda seconds: np.log(seconds[..., 0]) - np.log(seconds[..., 1]))
+    bounds = (logarithm.low, logarithm.value, logarithm.high)
+    low, value, high = (None if one is None or abs(one) > _LARGEST_LOG else math.exp(one) for one in bounds)
+    if value is None:
+        return None
+    return Interval(value) if low is None or high is None else Interval(value, low, high)
 
 
 def unchecked(measured: Measured, target: str, shapes: tuple[str, ...]) -> tuple[str, ...]:
@@ -116,32 +124,28 @@ def _by_kind(measured: Measured, target: str, time: Estimate | None) -> _Decided
     return None
 
 
-def _by_speed(measured: Measured, target: str, time: Estimate, encoder: Estimate | None) -> _Decided:
+def _by_speed(measured: Measured, target: str, time: Estimate) -> _Decided:
     saved = time.saved
     if saved.low is None or saved.high is None:
         return _Decided("inconclusive", f"{_measured(time)}, without an interval")
     if saved.high < 0:
         return _Decided("skip", f"{_measured(time)}: it is slower{_dispatch(measured, target)}")
-    if _covers_zero(saved):
-        return _in_noise(measured, target, time, encoder)
     late = _too_late(measured, target, time)
     if late:
-        return _Decided("skip", f"{_measured(time)}, but {late}")
+        return _Decided("skip", f"{_measured(time)}: {late}")
+    little = _too_little(measured, target, likely=not _covers_zero(saved))
+    if little:
+        return _Decided("skip", f"{_measured(time)}: {little}{_dispatch(measured, target)}")
+    if _covers_zero(saved):
+        return _in_noise(time, _enough(measured, target))
     missing = unchecked(measured, target, time.shapes)
     if missing:
         return _Decided("inconclusive", f"{_measured(time)}, but nobody compared its outputs at {listed(missing)}")
     return _Decided("keep", _measured(time))
 
 
-def _in_noise(measured: Measured, target: str, time: Estimate, encoder: Estimate | None) -> _Decided:
-    late = _too_late(measured, target, time)
-    if late:
-        return _Decided("skip", f"{_measured(time)}: {late}")
-    most = time.saved.high or 0.0
-    if encoder is not None and target not in _WHOLES and most < NEGLIGIBLE * encoder.value[0]:
-        at_best = f"at best {seconds(most)} of the encoder's {seconds(float(encoder.value[0]))}"
-        return _Decided("skip", f"{_measured(time)}: {at_best}, too little to matter{_dispatch(measured, target)}")
-    more = time.more_rounds()
+def _in_noise(time: Estimate, enough: float) -> _Decided:
+    more = time.more_rounds(enough)
     decide = (
         "more rounds will hardly decide"
         if more is None
@@ -151,6 +155,36 @@ def _in_noise(measured: Measured, target: str, time: Estimate, encoder: Estimate
         )
     )
     return _Decided("inconclusive", f"{_measured(time)}: the noise is larger than the effect; {decide}")
+
+
+def _too_little(measured: Measured, target: str, *, likely: bool) -> str:
+    """That no gain of it could matter, whatever the noise; empty where one could.
+
+    Args:
+        measured: what was measured.
+        target: a target, or a whole: what that saves is what its targets save, which is often known better.
+        likely: whether it gains for certain: then only its share can speak against it.
+    """
+    alone = [held for held in (worth(measured, [target]), _of_parts(measured, target)) if held is not None]
+    for held in alone:
+        if less_than_matters(held.share):
+            most = 100 * (held.share.high or 0.0)
+            return f"it takes {most:.2g} % of {held.whole} at most, too little to matter even if it took none"
+    for held in () if likely else alone:
+        if less_than_matters(held.saving):
+            most = 100 * max(0.0, held.saving.high or 0.0)
+            return f"at best {most:.2g} % of {held.whole}, too little to matter"
+    return ""
+
+
+def _of_parts(measured: Measured, target: str) -> Worth | None:
+    return worth(measured, list(measured.targets)) if target in _WHOLES else None
+
+
+def _enough(measured: Measured, target: str) -> float:
+    """Seconds of one unit of `target` that would matter; 0 where that is not known."""
+    held = worth(measured, [target])
+    return 0.0 if held is None else MATTERS * held.seconds
 
 
 def _too_late(measured: Measured, target: str, time: Estimate) -> str:

@@ -165,6 +165,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         shapes: of the workload.
         timings, compilations, dispatches, agreements, answers: see there.
         rows: rows that the planned run has.
+        looks: how often the figures may have been judged while they were gathered: twice, where processes were to be
+            added for what would be open at first.
         notes: one line each: what could not be measured and why.
     """
 
@@ -177,6 +179,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     agreements: tuple[Agreement, ...] = ()
     answers: tuple[ProbeAnswers, ...] = ()
     rows: int | None = None
+    looks: int = 1
     notes: tuple[str, ...] = ()
 
 

@@ -53,6 +53,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         rounds: that count, in each process.
         warmups: rounds before those, which are kept and do not count.
         processes: the first finds the compiler's cache empty, the others what it has left there.
+        most: of them; those beyond `processes` time what is open then. 0: no more than `processes`.
+        rows: that the planned run has; None: those of the source.
         sample: rows of the source that are looked at.
         answers: every how many rounds whole answers are timed; 0: never.
         agreement: whether outputs are compared.
@@ -64,10 +66,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 10
     warmups: int = 2
     processes: int = 3
+    most: int = 0
+    rows: int | None = None
     sample: int = 64
     answers: int = 2
     agreement: bool = True
     seconds: float = 3600.0
+
+    @property
+    def most_processes(self) -> int:
+        """`most`, and never less than `processes`."""
+        return max(self.processes, self.most)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +88,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         how: targets are compiled, and which ones.
         process: its number, from 0.
         cache: whether the compiler's cache is empty.
+        only: what is timed, of the targets, the encoder and the answers; empty: everything.
     """
 
     task: str
@@ -91,6 +101,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     warmups: int = 2
     answers: int = 2
     agreement: bool = True
+    only: tuple[str, ...] = ()
 
 
 class Explained(msgspec.Struct, frozen=True):

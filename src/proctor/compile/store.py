@@ -13,6 +13,7 @@ from proctor.rows import UserError
 BENCH = "compile.json"
 FORMAT = "proctor compile bench"
 VERSION = 1
+MOST_LOOKS = 1_000
 _FIX = "make one with `proctor compile bench SPEC`"
 
 
@@ -105,6 +106,8 @@ def _trouble(measured: Measured) -> str:
             return f"{timing.calls} calls of {timing.target!r} that took {timing.seconds} s"
         if timing.shape not in shapes:
             return f"{timing.target!r} was timed at the shape {timing.shape!r}, which is not among the shapes"
+    if not 1 <= measured.looks <= MOST_LOOKS:
+        return f"{measured.looks} looks at the figures"
     if measured.rows is not None and measured.rows < 0:
         return f"a run of {measured.rows} rows"
     return ""

@@ -14,12 +14,16 @@ _ALL_SUBSETS_OF = 4
 
 
 def estimates_of(measured: Measured, names: Sequence[str]) -> dict[str, Estimate]:
-    """Estimates of those of `names` that were timed, all of them over the same shapes."""
+    """Estimates of those of `names` that were timed, all of them over the same shapes and the same processes.
+
+    Processes that were added for what was still open have not timed the rest.
+    """
     alone = {name: found for name in names if (found := estimate(measured, name))}
     common = [s.name for s in measured.shapes if all(s.name in one.shapes for one in alone.values())]
-    if not common:
+    numbers = set.intersection(*(set(one.numbers) for one in alone.values())) if alone else set()
+    if not common or not numbers:
         return {}
-    return {name: found for name in alone if (found := estimate(measured, name, common))}
+    return {name: found for name in alone if (found := estimate(measured, name, common, numbers))}
 
 
 def subsets_of(measured: Measured) -> tuple[Subset, ...]:
@@ -27,7 +31,10 @@ def subsets_of(measured: Measured) -> tuple[Subset, ...]:
     parts = estimates_of(measured, list(measured.targets))
     if not parts:
         return ()
-    found = [subset(measured, parts, names) for names in _chosen(parts)]
+    seen = {name: {one.process for one in measured.timings if one.target == name} for name in parts}
+    alike = all(numbers == seen[next(iter(seen))] for numbers in seen.values())
+    chosen = [(names, parts if alike else estimates_of(measured, names)) for names in _chosen(parts)]
+    found = [subset(measured, mine, names) for names, mine in chosen]
     return tuple(sorted(found, key=lambda one: (-one.saves.value, len(one.targets), one.targets)))
 
 
@@ -64,7 +71,6 @@ def unaccounted(measured: Measured) -> dict[str, Interval]:
         return {}
     listed, encoder = together(parts, list(measured.targets)), parts[ENCODER]
     rest = encoder._replace(
-        processes=min(listed.processes, encoder.processes),
         value=encoder.value - listed.value,
         draws=encoder.draws - listed.draws,
     )

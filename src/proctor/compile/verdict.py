@@ -28,9 +28,7 @@ def verdict(measured: Measured) -> Verdict:
     names = [*everything.targets, *(name for name in (ENCODER, ANSWERS) if name not in everything.targets)]
     times = {name: found for name in names if (found := estimate(measured, name))}
     findings = tuple(
-        decide(measured, name, times.get(name), times.get(ENCODER))
-        for name in names
-        if name in everything.targets or name in times
+        decide(measured, name, times.get(name)) for name in names if name in everything.targets or name in times
     )
     best = _best(measured, findings)
     of, saved, shapes = _of(measured, best, times)

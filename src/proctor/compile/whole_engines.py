@@ -18,6 +18,7 @@ from proctor.compile.answers import as_probe, gate_answers
 from proctor.compile.collected import Collected
 from proctor.compile.model import ANSWERS, ArmName, Cache, Compilation
 from proctor.compile.orders import Options, Piece, Workload
+from proctor.compile.sequence import sittings
 from proctor.compile.timing import Arm, MonotonicClock, Subject, interleaved, order_of
 from proctor.engines.base import EngineConfig
 from proctor.engines.compiling.settings import EncoderSwitches
@@ -75,13 +76,13 @@ class _Up(NamedTuple):
 def measure_whole(
     contest: Contest, work: Workload, options: Options, say: Callable[[int, str], None], told: Collected
 ) -> None:
-    """Measures pairs of engines, as many as the options have processes.
+    """Measures pairs of engines, as many as the options have processes, and more while nothing is decided.
 
     Raises:
         UserError: an engine does not work, or one of its switches is not in effect.
     """
     told.targets = contest.targets
-    for number in range(options.processes):
+    for number, *_ in sittings(options, told):
         _Sitting(contest, work, options, number, partial(say, number), told).run()
 
 
