@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proctor.cli.app import app
 from proctor.fleet import words
 from proctor.fleet.finding import find
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.loading import load_fleet
 from proctor.fleet.resubmit import enter
 from proctor.fleet.standing import Standing, standings
-from proctor.rows import Event
+from proctor.rows import Event, UserError
 from tests.fleet.making import RUN, write_fleet
 from tests.paired.made import Answer, make_run
 
@@ -131,22 +130,22 @@ def test_damage_in_a_run_directory_is_a_row_with_the_reason(tmp_path: Path) -> N
     assert stands(place)["a"].unanswered == 4
 
 
-def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "proctor", "fleet", *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+def command(*arguments: str | Path) -> object:
+    """The exit code, if it is none of success."""
+    return app(["fleet", *map(str, arguments)], standalone_mode=False)
 
 
-def test_the_list_is_printed_for_people_and_for_programs(tmp_path: Path) -> None:
+def test_the_list_is_printed_for_people_and_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = fleet_of(tmp_path, ["step-1", "step-2"])
     make_cells(place, "step-1", {"step-1": YES}, "complete")
-    told = command("list", place.location)
-    assert told.returncode == 0, told.stderr
-    assert "2 cells: 1 complete, 1 waiting" in told.stdout
-    assert "66.7 % accuracy" in told.stdout
-    plain = command("list", tmp_path / "fleet.yaml", "--json")
-    lines = [json.loads(line) for line in plain.stdout.splitlines()]
+    command("list", place.location)
+    told = capsys.readouterr().out
+    assert "2 cells: 1 complete, 1 waiting" in told
+    assert "66.7 % accuracy" in told
+    command("list", tmp_path / "fleet.yaml", "--json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["event"] for line in lines] == ["cell", "cell", "fleet"]
     assert (lines[0]["name"], lines[0]["state"], lines[0]["score"]["name"]) == ("step-1", "complete", "accuracy")
     assert lines[2]["states"] == {"complete": 1, "waiting": 1}
-    nowhere = command("list", tmp_path)
-    assert (nowhere.returncode, "no fleet here" in nowhere.stderr) == (1, True)
+    with pytest.raises(UserError, match="no fleet here"):
+        command("list", tmp_path)
