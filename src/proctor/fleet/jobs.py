@@ -14,7 +14,6 @@ from proctor.rows.text import line_of
 
 _T = TypeVar("_T")
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 30.0
-_BUSY = frozenset({"502", "503", "504"})
 _STATUS = re.compile(r"Request failed with status code (\d+)")
 _TWICE = "already exists"
 _NEVER_STARTED = frozenset(
@@ -172,12 +171,18 @@ class RayJobs:
             raise UnreachableError(f"{self._address}: {told(error)}") from error
         except RuntimeError as error:
             text = str(error)
-            found = _STATUS.search(text)
-            if found is None or found[1] in _BUSY:
-                raise UnreachableError(f"{self._address}: {told(error)}") from error
             if _TWICE in text:
                 raise TwiceError(line_of(text)) from error
-            raise RefusedError(line_of(text.strip().splitlines()[-1])) from error
+            if _is_refusal(text):
+                raise RefusedError(line_of(text.strip().rstrip(".").splitlines()[-1])) from error
+            raise UnreachableError(f"{self._address}: {told(error)}") from error
+
+
+def _is_refusal(text: str) -> bool:
+    """Whether the job server has looked at a request and turned it down: it then says 4xx, or 500 with a traceback of
+    its own. A bare 500 is a server that is just ending, and other 5xx come from what stands before it."""
+    found = _STATUS.search(text)
+    return found is not None and (found[1].startswith("4") or (found[1] == "500" and "Traceback" in text))
 
 
 def _client_class() -> type[Any]:

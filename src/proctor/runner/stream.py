@@ -81,7 +81,8 @@ def pipeline(
     exam: Exam, sweep: Sweep, groups: Sequence[ReadGroup], hub: HubClient, placement: Mapping[str, Any]
 ) -> ray.data.Dataset:
     """All stages. None of them waits for all that comes before it, so memory depends on the blocks in flight alone."""
-    answered = prepared(exam, sweep, groups, hub).map_batches(
+    # Not `map_batches`: with GPUs it insists on a number of rows, to which it would gather blocks.
+    answered = prepared(exam, sweep, groups, hub).map_batches_internal(
         Infer,
         **_WHOLE,
         fn_constructor_args=(exam.engine_setup(sweep.checkpoint), hub),
