@@ -18,7 +18,7 @@ from proctor.fleet.resubmit import enter
 from proctor.fleet.standing import Standing, standings
 from proctor.rows import Event, UserError
 from tests.fleet.making import RUN, write_fleet
-from tests.paired.made import Answer, make_run
+from tests.paired.made import Answer, answers, make_run
 
 GPUS = {**RUN, "engine": {"kind": "scripted", "gpus_per_replica": 2.0}}
 
@@ -149,3 +149,28 @@ def test_the_list_is_printed_for_people_and_for_programs(tmp_path: Path, capsys:
     assert lines[2]["states"] == {"complete": 1, "waiting": 1}
     with pytest.raises(UserError, match="no fleet here"):
         command("list", tmp_path)
+
+
+def test_the_cells_of_a_fleet_make_a_curve_and_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = load_fleet(write_fleet(tmp_path, matrix={
+        "checkpoints": ["step-20", "step-3", "step-100"], "tasks": {"vqa": RUN["task"], "qa": RUN["task"]},
+    }))  # fmt: skip
+    place = FleetDir(fleet.fleet_dir)
+    enter(place, fleet, find(fleet).checkpoints)
+    for name, right in (("step-3", 10), ("step-20", 25)):
+        make_run(place.run(f"{name}--vqa").location, {name: answers([n < right for n in range(40)])})
+    with pytest.raises(UserError, match=r"cells of 2 tasks and choices: qa, vqa \(--cells '\*--qa'\)"):
+        app(["curve", place.location], standalone_mode=False)
+    app(["curve", place.location, "--cells", "*--vqa", "--json"], standalone_mode=False)
+    out = capsys.readouterr()
+    points = [json.loads(line) for line in out.out.splitlines() if '"point"' in line]
+    assert [(point["label"], point["value"]["value"]) for point in points] == [("step-3", 0.25), ("step-20", 0.625)]
+    assert points[1]["change"]["difference"] == pytest.approx(0.375)
+    assert "not begun yet: 1 cell of" in out.err
+    cells = [unit.address(unit.cells[0]) for unit in place.fleet().units() if unit.cells[0].task == "vqa"][:2]
+    app(["compare", *cells, "--json"], standalone_mode=False)
+    assert '"difference":-0.375' in capsys.readouterr().out
+    with pytest.raises(UserError, match="no cell fits 'x'"):
+        app(["curve", place.location, "--cells", "x"], standalone_mode=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proctor.cli.output import escaped, json_line, stdout, table
+from proctor.cli.output import counted, escaped, json_line, stderr, stdout, table
 from proctor.cli.run import Json
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ class Order(StrEnum):
 
 
 def curve(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN[:CHECKPOINT]...", help="Runs, each with its checkpoints.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN[:CHECKPOINT]|FLEET...", help="Runs, each with its checkpoints, or whole fleets."),
+    ],
     metric: Annotated[str | None, typer.Option("--metric", help="Default: the task's headline.")] = None,
     order: Annotated[
         Order,
@@ -36,19 +39,23 @@ def curve(
     page: Annotated[
         Path | None, typer.Option("--page", metavar="FILE", help="Write the chart as one HTML file, too.")
     ] = None,
+    cells: Annotated[
+        str, typer.Option("--cells", metavar="PATTERN", help="Which cells of a fleet, by their names: 'step-*--vqa'.")
+    ] = "*",
     json: Json = False,
 ) -> None:
     """Show how a metric developed over checkpoints: each value with its interval, and each step with its own.
 
     A step is paired row by row, so that it shows what two overlapping intervals cannot. Checkpoints of several runs
-    form one curve; a step is only given between runs of the same source.
+    form one curve; a step is only given between runs of the same source. The cells of a fleet are such runs, as far as
+    they have begun; those of one task and one choice of keys make a curve.
 
     Exit code: 0, or 1 for a mistake in the input.
     """
     from proctor.paired.curve import learning_curve
     from proctor.paired.sides import open_run
 
-    found = learning_curve([open_run(text) for text in runs], metric, order.value)
+    found = learning_curve([open_run(text) for given in runs for text in _runs_of(given, cells)], metric, order.value)
     if page is not None:
         from proctor.view.curve import write_curve_page
 
@@ -63,6 +70,18 @@ def curve(
     _show(found)
     if page is not None:
         stdout.say(f"page: {page}")
+
+
+def _runs_of(given: str, cells: str) -> list[str]:
+    """A run is itself; a fleet is the runs of its cells."""
+    from proctor.fleet.addresses import addresses, is_fleet
+
+    if not is_fleet(given):
+        return [given]
+    found = addresses(given, cells)
+    if found.missing:
+        stderr.print(f"not begun yet: {counted(len(found.missing), 'cell')} of {escaped(given)}", soft_wrap=True)
+    return found.runs
 
 
 def _point(point: Point) -> dict[str, object]:
