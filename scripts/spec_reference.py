@@ -31,6 +31,7 @@ from proctor.spec import (
     LanceSourceSpec,
     LimitsSpec,
     MdsSourceSpec,
+    MetricsSpec,
     MlflowTrackerSpec,
     NumericsSpec,
     OpenAIEngineSpec,
@@ -92,6 +93,7 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("trackers: kind: mlflow", MlflowTrackerSpec),
     ("trackers: kind: wandb", WandbTrackerSpec),
     ("trackers: kind: comet", CometTrackerSpec),
+    ("metrics", MetricsSpec),
 ]
 INTRO = """# The spec, key by key
 

@@ -21,7 +21,7 @@ from proctor.doctor.gpus import judge, look_at_gpus, read
 from proctor.doctor.machine import look_at_disk, look_at_limits, look_at_machine
 from proctor.doctor.packages import look_at_packages, look_at_requires
 from proctor.doctor.places import look_at_run_dir, look_at_source
-from proctor.doctor.services import look_at_port, look_at_server, look_at_trackers
+from proctor.doctor.services import look_at_metrics, look_at_server, look_at_trackers
 from proctor.rows import UserError
 from proctor.spec import OpenAIEngineSpec, RunSpec
 from tests.doctor.test_versions import spec
@@ -271,8 +271,8 @@ def test_trackers_and_ports(monkeypatch: pytest.MonkeyPatch) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert levels(look_at_port(port))["port"] == "warning"
-    assert levels(look_at_port(port))["port"] == "ok"
+        assert levels(look_at_metrics(port))["port"] == "warning"
+    assert levels(look_at_metrics(port))["port"] == "ok"
 
 
 def test_a_dashboard_of_another_version() -> None:

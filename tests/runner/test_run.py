@@ -37,7 +37,7 @@ def metric(outcome: RunOutcome, name: str, checkpoint: str = "ck") -> Any:
 
 
 def test_a_run_answers_every_row_once_and_writes_everything_down(make_spec: MakeSpec) -> None:
-    spec = make_spec(100, engine={"checkpoints": ["a", "b"]})
+    spec = make_spec(100, engine={"checkpoints": ["a", "b"]}, metrics={}, requires={"ray": ">=2.60"})
     outcome = run(spec)
     assert outcome.exit_code == 0
     rows = records(spec)
@@ -47,6 +47,9 @@ def test_a_run_answers_every_row_once_and_writes_everything_down(make_spec: Make
     assert metric(outcome, "accuracy", "a").n == 100
     for name in ("spec.yaml", "events.jsonl", "reconciliation.json", "metrics.json", "versions.json", "report.html"):
         assert (outcome.run.root / name).is_file(), name
+    metrics = (outcome.run.root / "metrics.prom").read_text()
+    assert 'proctor_rows_total{checkpoint="a",outcome="answered",run="run"} 100.0' in metrics
+    assert 'proctor_run_state{run="run",state="complete"} 1.0' in metrics
     assert json.loads((outcome.run.root / "reconciliation.json").read_text())["exit_code"] == 0
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +19,7 @@ from proctor.runner.interrupts import interruptible
 
 if TYPE_CHECKING:
     from proctor.fleet.folder import FleetDir
-    from proctor.fleet.loop import Watcher
+    from proctor.fleet.loop import Ears, Watcher
     from proctor.fleet.view import FleetView
 
 FleetFile = Annotated[Path, typer.Argument(metavar="FLEET", help="YAML file that describes the fleet.")]
@@ -99,17 +101,16 @@ def reap(
     """
     with interruptible():
         place = _place(fleet)
-        watcher = _watcher(place, json=json, admits=admit)
         if dry_run:
             from proctor.fleet.loop import described
 
-            for action in watcher.foresee():
+            for action in _watcher(place, _ears(json), admits=admit).foresee():
                 if json:
                     json_line("would", action=type(action).__name__, **asdict(action))
                 else:
                     stdout.say(f"would {described(action)}")
             return
-        with watcher.watching():
+        with _at_work(place, json=json, admits=admit) as watcher:
             if once:
                 watcher.round()
             else:
@@ -136,8 +137,7 @@ def stop(
         if place.watched:
             stdout.say("the watcher that is at work there stops them")
             return
-        watcher = _watcher(place, json=json, admits=False)
-        with watcher.watching():
+        with _at_work(place, json=json, admits=False) as watcher:
             watcher.watch(lambda view, _acted: not _held_at_work(view))
         stdout.say(f"stopped: {', '.join(units)}")
 
@@ -192,22 +192,37 @@ def _held_at_work(view: FleetView) -> bool:
 
 
 def _watched(place: FleetDir, *, json: bool) -> int:
-    watcher = _watcher(place, json=json)
     try:
-        with watcher.watching():
+        with _at_work(place, json=json) as watcher:
             return int(watcher.watch())
     except KeyboardInterrupt:
         stdout.say(f"interrupted: jobs that run go on; `proctor fleet watch {place.location}` takes them up again")
         return _INTERRUPTED
 
 
-def _watcher(place: FleetDir, *, json: bool, admits: bool = True) -> Watcher:
+@contextmanager
+def _at_work(place: FleetDir, *, json: bool, admits: bool = True) -> Iterator[Watcher]:
+    """A watcher that holds the fleet during the block, and tells whom the fleet's spec names."""
+    from proctor.fleet.telling import telling
+
+    with telling(place.fleet().spec, _ears(json)) as ears:
+        watcher = _watcher(place, ears, admits=admits)
+        with watcher.watching():
+            yield watcher
+
+
+def _watcher(place: FleetDir, ears: Ears, *, admits: bool) -> Watcher:
     from proctor.fleet.jobs import RayJobs
-    from proctor.fleet.loop import Ears, Watcher
+    from proctor.fleet.loop import Watcher
+
+    return Watcher(place, RayJobs(place.fleet().spec.cluster.address), ears, admits=admits)
+
+
+def _ears(json: bool) -> Ears:
+    from proctor.fleet.loop import Ears
 
     said = _Said(json=json)
-    cluster = RayJobs(place.fleet().spec.cluster.address)
-    return Watcher(place, cluster, Ears(said.event, said.view, said.trouble), admits=admits)
+    return Ears(said.event, said.view, said.trouble)
 
 
 class _Said:

@@ -12,7 +12,7 @@ from proctor.doctor.gpus import look_at_gpus
 from proctor.doctor.machine import look_at_disk, look_at_limits, look_at_machine
 from proctor.doctor.packages import look_at_packages, look_at_requires
 from proctor.doctor.places import look_at_run_dir, look_at_source
-from proctor.doctor.services import look_at_server, look_at_trackers
+from proctor.doctor.services import look_at_metrics, look_at_server, look_at_trackers
 from proctor.spec import OpenAIEngineSpec, RunSpec
 
 SECONDS = 8.0
@@ -57,4 +57,6 @@ def _checks_of_run(spec: RunSpec, seconds: float) -> Iterator[Check]:
     yield Check("storage", "source.path", partial(look_at_source, spec, seconds), needed=True)
     yield Check("storage", "run_dir", partial(look_at_run_dir, spec, seconds), needed=True)
     yield Check("python", "requires", partial(look_at_requires, spec), needed=True)
+    if spec.metrics is not None:
+        yield Check("metrics", "metrics", partial(look_at_metrics, spec.metrics.port))
     yield Check("tracker", "trackers", partial(look_at_trackers, spec), needed=True)

@@ -57,21 +57,24 @@ def look_at_trackers(spec: RunSpec) -> Iterator[Finding]:
             yield Finding("tracker", name, "ok", "can be told; whether it answers is seen in the run")
 
 
-def look_at_port(port: int) -> Iterator[Finding]:
-    """Whether metrics can be served on 127.0.0.1."""
+def look_at_metrics(port: int | None) -> Iterator[Finding]:
+    """Whether metrics can be made, and served on 127.0.0.1."""
     if find_spec("prometheus_client") is None:
-        yield Finding(
-            "metrics", "library", "missing", "prometheus-client is not installed", "pip install 'proctor[metrics]'"
-        )
+        what = "prometheus-client is not installed"
+        yield Finding("metrics", "library", "missing", what, "pip install 'proctor[metrics]'")
+    else:
+        yield Finding("metrics", "library", "ok", "prometheus-client is installed")
+    if port is not None:
+        yield _port(port)
+
+
+def _port(port: int) -> Finding:
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
         except OSError as error:
-            what, fix = (
-                f"127.0.0.1:{port} cannot be taken: {error.strerror}",
-                f"set another metrics.port; ss -ltnp 'sport = :{port}'",
-            )
-            yield Finding("metrics", "port", "warning", what, fix)
-            return
-    yield Finding("metrics", "port", "ok", f"127.0.0.1:{port} is free")
+            what = f"127.0.0.1:{port} cannot be taken: {error.strerror}"
+            fix = f"set another metrics.port, or see who has it: ss -ltnp 'sport = :{port}'"
+            return Finding("metrics", "port", "warning", what, fix)
+    return Finding("metrics", "port", "ok", f"127.0.0.1:{port} is free")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _FOLDERS = ("results", "attempts", "stalls", "faults", "aside", "events", "audit", "trackers")
-_FILES = ("spec.yaml", "events.jsonl", "report.html", "records.csv", "records.jsonl", "records.parquet")
+_FILES = ("spec.yaml", "events.jsonl", "metrics.prom", "report.html", "records.csv", "records.jsonl", "records.parquet")
 _DOCUMENTS = ("source", "versions", "plan", "status", "reconciliation", "metrics")
 _CONTENT = (*_FOLDERS, *_FILES, *(f"{name}.json" for name in _DOCUMENTS))
 OWN_NAMES = (*_CONTENT, LEASE_NAME)

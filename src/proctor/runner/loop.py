@@ -25,6 +25,7 @@ from proctor.runner.cluster import await_room, cluster
 from proctor.runner.convict import convict
 from proctor.runner.course import Course, Sweep, Swept
 from proctor.runner.exam import Exam
+from proctor.runner.exported import Exported
 from proctor.runner.hub import HubClient
 from proctor.runner.interrupts import interruptible
 from proctor.runner.outcome import RunOutcome, conclude
@@ -57,15 +58,15 @@ def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Ob
     asked = Exam.of(spec)
     check(asked, fresh=fresh)
     exam, plan = planned(asked, force=force)
-    tracked = Tracked(exam)
-    tracker = Tracker(exam, tracked.beside(observer))
-    with exam.run.locked(tracked.or_lose(tracker.lose)) as lease:
+    tracked, exported = Tracked(exam), Exported(exam)
+    tracker = Tracker(exam, exported.beside(tracked.beside(observer)))
+    with exam.run.locked(exported.or_lose(tracked.or_lose(tracker.lose))) as lease:
         begin(asked, fresh=fresh)
         if plan is not None:
             exam.run.write("plan", plan.to_json())
         if lease.before is not None:
             exam.run.append_event(Event("lease.taken_over", message=f"from {lease.before}, which is dead"))
-        with tracked.telling():
+        with exported.exporting(), tracked.telling():
             interrupted = False
             try:
                 with interruptible():
@@ -74,7 +75,7 @@ def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Ob
                 interrupted = True
             except (OSError, RayError) as error:
                 tracker.reasons["run"] = f"ended early: {told(error)}"
-            return tracked.ended(conclude(exam, tracker, interrupted=interrupted))
+            return exported.ended(tracked.ended(conclude(exam, tracker, interrupted=interrupted)))
 
 
 def evaluate(exam: Exam, tracker: Tracker) -> None:

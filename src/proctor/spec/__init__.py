@@ -18,6 +18,7 @@ from proctor.spec.engine import (
 )
 from proctor.spec.images import ImagesSpec
 from proctor.spec.load import anchored, build_spec, load_spec
+from proctor.spec.metrics import MetricsSpec
 from proctor.spec.numerics import EffectSpec, NumericsSpec, PlantedKnobSpec
 from proctor.spec.run import LimitsSpec, RaySpec, RunSpec, SamplingSpec, StorageSpec, StreamSpec
 from proctor.spec.source import (
@@ -72,6 +73,7 @@ __all__ = [
     "LanceSourceSpec",
     "LimitsSpec",
     "MdsSourceSpec",
+    "MetricsSpec",
     "MlflowTrackerSpec",
     "NumericsSpec",
     "OpenAIEngineSpec",

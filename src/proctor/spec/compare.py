@@ -16,6 +16,7 @@ FREE_KEYS = (
     "audit",
     "trackers",
     "requires",
+    "metrics",
     "run_dir",
     "engine.replicas",
     "engine.cpus_per_replica",

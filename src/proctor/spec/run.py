@@ -10,6 +10,7 @@ from proctor.spec.audit import AuditSpec
 from proctor.spec.capacity import CapacitySpec
 from proctor.spec.engine import EngineSpec, LocalEngineBase
 from proctor.spec.images import ImagesSpec
+from proctor.spec.metrics import MetricsSpec
 from proctor.spec.model import LONGEST, MOST, MOST_ID, PathText, SpecModel, without_secrets
 from proctor.spec.requires import PackageName, Specifiers
 from proctor.spec.source import SourceSpec
@@ -147,6 +148,8 @@ class RunSpec(SpecModel):
     `python`, `proctor` and `ray` in Proctor's own environment, any other package in the engine's. Default: none."""
     trackers: list[TrackerSpec] = []
     """Experiment trackers that are told how the run goes. None of them can hold the run up or end it."""
+    metrics: MetricsSpec | None = None
+    """Prometheus metrics of the run. Default: none."""
 
     @property
     def engines_at_once(self) -> int:
