@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import platform
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -57,3 +59,25 @@ def test_the_doctor_asks_the_nodes_of_a_cluster(local_ray: None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         (none,) = look_at_cluster(f"127.0.0.1:{silent.getsockname()[1]}", None, 3)
     assert none.level == "missing"
+
+
+OTHER_RAY = """
+import sys
+import ray
+ray.__version__ = "2.0.0"
+from proctor.rows import UserError
+from proctor.capacity.cluster import running_cluster
+try:
+    running_cluster(sys.argv[1])
+except UserError as error:
+    print(error)
+"""
+
+
+def test_a_cluster_of_another_ray_is_a_mistake_with_both_versions(local_ray: None) -> None:
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-c", OTHER_RAY, address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    said = f"the cluster has Ray {ray.__version__} and Python {platform.python_version()}, this process Ray 2.0.0"
+    assert said in done.stdout, done.stderr
+    assert f"pip install 'ray=={ray.__version__}'" in done.stdout

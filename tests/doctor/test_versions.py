@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proctor.capacity.refusal import refusal
 from proctor.doctor.agreement import NodeFacts, disagreements
 from proctor.doctor.facts import Facts, Versions, look
-from proctor.doctor.nodes import refusal
 from proctor.doctor.versions import changes, check_requires, facts_here, versions
 from proctor.rows import UserError
 from proctor.spec import RunSpec, build_spec, differences

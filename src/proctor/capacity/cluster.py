@@ -10,7 +10,7 @@ from typing import Any
 
 from proctor.capacity import machine
 from proctor.capacity.accelerators import gpu_memory
-from proctor.rows import UserError
+from proctor.capacity.refusal import REFUSALS, refusal
 from proctor.spec import RunSpec
 
 NODE_SERVICES = 330_000_000
@@ -161,8 +161,8 @@ def running_cluster(address: str) -> Cluster:
     if mine:
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError) as error:
-            raise UserError(f"no Ray cluster: {error}", where=f"ray.address {address!r}") from error
+        except REFUSALS as error:
+            raise refusal(error, address) from error
     try:
         return from_ray(ray.nodes())
     finally:

@@ -15,9 +15,10 @@ from typing import Any
 
 import ray
 
+from proctor.capacity.refusal import REFUSALS, refusal
 from proctor.doctor.agreement import disagreements
 from proctor.doctor.findings import Finding
-from proctor.doctor.nodes import ask_nodes, refusal
+from proctor.doctor.nodes import ask_nodes
 from proctor.doctor.versions import facts_here
 from proctor.spec import RunSpec, build_spec
 
@@ -36,7 +37,7 @@ def _findings(address: str, spec: RunSpec | None, seconds: float) -> Iterator[Fi
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except REFUSALS as error:
         told = refusal(error, address)
         yield Finding("ray", "cluster", "missing", told.what, told.fix or "is it up? `ray status`")
         return

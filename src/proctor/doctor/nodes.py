@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,12 +16,11 @@ from proctor.doctor import facts
 from proctor.doctor.agreement import NodeFacts, disagreements
 from proctor.doctor.facts import Facts
 from proctor.doctor.versions import asked_about, facts_here, interpreter, refuse
-from proctor.rows import UserError, told
+from proctor.rows import told
 from proctor.spec import RunSpec
 
 NODE_SECONDS = 120.0
 """Most seconds in which a node has to say what it has: it may have to start a process for that."""
-_MISMATCH = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
 
 
 def check_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]:
@@ -65,22 +63,6 @@ def ask_nodes(spec: RunSpec | None, seconds: float = NODE_SECONDS) -> list[NodeF
         for node in nodes
         if node["NodeID"] in living
     ]
-
-
-def refusal(error: BaseException, address: str) -> UserError:
-    """What Ray said when it did not let this process into a cluster, in one line.
-
-    A cluster with another Ray or Python ends the connection with a "Version mismatch" that holds both
-    (``_private/utils.py:check_version_info`` of Ray 2.60).
-    """
-    where, pairs = f"ray.address {address!r}", _MISMATCH.findall(str(error))
-    if "mismatch" not in str(error) or len(pairs) < 2:
-        return UserError(f"no Ray cluster: {told(error)}", where=where)
-    (ray_there, python_there), (ray_here, python_here) = pairs[0], pairs[1]
-    there, here = f"Ray {ray_there} and Python {python_there}", f"Ray {ray_here} and Python {python_here}"
-    same_ray = ray_there == ray_here
-    fix = f"run Proctor with Python {python_there}" if same_ray else f"pip install 'ray=={ray_there}'"
-    return UserError(f"the cluster has {there}, this process {here}", where=where, fix=fix)
 
 
 @contextmanager

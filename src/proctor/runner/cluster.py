@@ -16,7 +16,8 @@ from typing import Any
 import ray
 
 from proctor.capacity.cluster import wanted_cpus
-from proctor.doctor.nodes import check_nodes, refusal
+from proctor.capacity.refusal import REFUSALS, refusal
+from proctor.doctor.nodes import check_nodes
 from proctor.rows import UserError, told
 from proctor.runner.placement import MB, bundles, engine_resources, engines_on, left_beside
 from proctor.spec import CapacitySpec, RunSpec
@@ -93,7 +94,7 @@ def _connect(spec: RunSpec) -> None:
         try:
             with _silent():
                 ray.init(address=spec.ray.address, **common)
-        except (ConnectionError, ValueError, RuntimeError) as error:  # a RuntimeError for another Ray or Python
+        except REFUSALS as error:
             raise refusal(error, spec.ray.address) from error
         return
     capacity = spec.capacity.object_store_mb if spec.capacity is not None else None
