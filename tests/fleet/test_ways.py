@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.fleet.test_standing import YES, command, make_cells
 FACTS = Facts(
     rate=Figure(10.0, "given"),
     start=Figure(100.0, "given"),
+    beside=Figure(None, "?"),
     prepare=Figure(0.5, "given"),
     write=Figure(0.1, "given"),
     gpus=Figure(8.0, "given"),
@@ -66,6 +68,9 @@ def test_hours_follow_from_rows_rate_starts_and_gpus() -> None:
 def test_limits_other_than_gpus() -> None:
     assert predicted("jobs", most=2).hours == pytest.approx(800 / 3600)
     assert predicted("jobs", most=2).limit == "max_concurrent"
+    beside = predicted("jobs", replace(FACTS, beside=Figure(50.0, "measured")))
+    assert beside.hours == pytest.approx(500 / 3600)
+    assert beside.formula == "8 jobs / 4 at once x (50 s + 1 x 100 s + 1,000 x 1 / (1 x 10/s))"
     slow = predicted("jobs", replace(FACTS, cores=Figure(2.0, "given")))
     assert (slow.limit, slow.hours) == ("CPUs", pytest.approx(4800 / 2 / 3600))
     assert slow.gpu_hours == pytest.approx(slow.hours * 8)  # GPUs wait for the CPUs
@@ -133,14 +138,16 @@ def test_finished_cells_say_more_than_estimates(tmp_path: Path) -> None:
     assert before.added == ["a", "b", "c"]
     assert not (tmp_path / "fleet").exists()
     enter(place, fleet, fleet.matrix.checkpoints)
-    make_cells(place, "a", {"a": YES}, "complete")  # 4 rows in 2 s, 1.5 s of them a start
-    place.run("a").append_event(Event("engine.loaded", duration=1.5))
+    make_cells(place, "a", {"a": YES}, "complete")  # 4 rows in 2 s: 0.1 beside, 1.4 a start
+    now = time.time()
+    for kind, ago in (("sweep.started", 1.9), ("engine.loaded", 0.5), ("sweep.ended", 0.0)):
+        place.run("a").append_event(Event(kind, time=now - ago, duration=1.4 if kind == "engine.loaded" else None))
     after = plan_fleet(fleet, place)
-    assert after.facts.rate.value == pytest.approx(8.0)
+    assert after.facts.rate.value == pytest.approx(8.0, rel=0.01)
     assert after.facts.rate.origin == "measured: 4 rows in 1 finished runs of this fleet"
-    assert after.facts.start.value == 1.5
+    assert (after.facts.start.value, after.facts.beside.value) == (1.4, pytest.approx(0.1, abs=0.01))
     jobs = next(way for way in after.ways if way.way == "jobs")
-    assert (jobs.units, jobs.hours) == (2, pytest.approx((1.5 + 0.5) / 3600))
+    assert (jobs.units, jobs.hours) == (2, pytest.approx(2.0 / 3600, rel=0.01))
     (place.run("a").root / "status.json").write_bytes(b"{")
     assert measure(place, place.fleet().units()).rate is None
 

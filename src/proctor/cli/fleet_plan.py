@@ -108,6 +108,7 @@ def _show(found: FleetPlan, place: str) -> None:
 _FIGURES = {
     "rate": ("rate of an engine", "rows/s"),
     "start": ("start of an engine", "s"),
+    "beside": ("a run beside its work", "s"),
     "prepare": ("reading and preparing", "CPU ms a row"),
     "write": ("marking and writing", "CPU ms a record"),
     "gpus": ("GPUs", ""),

@@ -10,7 +10,7 @@ from proctor.fleet.cells import Unit
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.standing import DONE
 from proctor.results import RunDir
-from proctor.rows import UserError
+from proctor.rows import Event, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,14 @@ class Measured:
     Attributes:
         rate: rows a second of one engine while it was at work.
         start: seconds of an engine's start, the median.
+        beside: seconds of a run without its work and the starts of engines, the median: it opens its source, joins Ray,
+            starts its stream, reconciles.
         rows, runs: how much of it `rate` is from.
     """
 
     rate: float | None = None
     start: float | None = None
+    beside: float | None = None
     rows: int = 0
     runs: int = 0
 
@@ -33,19 +36,26 @@ class Measured:
 class _Sample:
     rows: int
     engine_seconds: float
+    beside: float
     starts: list[float]
 
 
 def measure(place: FleetDir, units: Iterable[Unit]) -> Measured:
     """Adds up the runs of `units` that are complete and have answered rows in their last try.
 
-    Seconds of a run are those of its last try without its engines' starts; a run that cannot be read is left out.
+    Engines work during the sweeps of a run, from the moment at which the first one has started; a run that cannot be
+    read is left out.
     """
     samples = [found for unit in units if (found := _sample(place.run(unit.name), unit)) is not None]
     rows, seconds = sum(sample.rows for sample in samples), sum(sample.engine_seconds for sample in samples)
     starts = [start for sample in samples for start in sample.starts]
-    rate = rows / seconds if rows and seconds else None
-    return Measured(rate, median(starts) if starts else None, rows, len(samples))
+    return Measured(
+        rate=rows / seconds if seconds else None,
+        start=median(starts) if starts else None,
+        beside=median(sample.beside for sample in samples) if samples else None,
+        rows=rows,
+        runs=len(samples),
+    )
 
 
 def _sample(run: RunDir, unit: Unit) -> _Sample | None:
@@ -56,12 +66,30 @@ def _sample(run: RunDir, unit: Unit) -> _Sample | None:
         rows = sum(int(entry["done"]) - int(entry["before"]) for entry in last["checkpoints"].values())
         seconds = float(last["seconds"])
         began = float(last["time"]) - seconds
-        loads = [event for event in run.events() if event.kind == "engine.loaded" and event.duration is not None]
+        events = [event for event in run.events() if event.time >= began]
     except (UserError, OSError, KeyError, TypeError, ValueError, AttributeError):
         return None
-    starts = [event.duration for event in loads if event.duration is not None]
-    engines = unit.spec.engines_at_once
-    waited = sum(event.duration or 0.0 for event in loads if event.time >= began) / engines
-    if rows <= 0 or seconds <= waited:
+    starts = [event.duration for event in events if event.kind == "engine.loaded" and event.duration is not None]
+    at_work, waited = _at_work(events)
+    at_work = at_work or seconds - waited
+    if rows <= 0 or at_work <= 0:
         return None
-    return _Sample(rows, (seconds - waited) * engines, starts)
+    return _Sample(rows, at_work * unit.spec.engines_at_once, max(0.0, seconds - at_work - waited), starts)
+
+
+def _at_work(events: Iterable[Event]) -> tuple[float, float]:
+    """Seconds of sweeps, which follow each other, from the moment at which the first engine was there; and seconds that
+    sweeps waited for its start."""
+    working = waited = 0.0
+    since: float | None = None
+    loaded = False
+    for event in events:
+        if event.kind == "sweep.started":
+            since, loaded = event.time, False
+        elif event.kind == "engine.loaded" and since is not None and not loaded:
+            since, loaded = event.time, True
+            waited += event.duration or 0.0
+        elif event.kind == "sweep.ended" and since is not None:
+            working += event.time - since
+            since = None
+    return working, waited

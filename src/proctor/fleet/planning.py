@@ -144,6 +144,9 @@ def _facts(
     return Facts(
         rate if rate.value is not None else estimated,
         begin,
+        Figure(seen.beside, f"measured: median of {seen.runs} runs")
+        if seen.beside is not None
+        else Figure(None, f"{_NOTHING}: no cell has finished yet"),
         prepare,
         write,
         gpus=_gpus(spec, cluster),

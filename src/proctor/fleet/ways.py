@@ -2,13 +2,14 @@
 
 A unit of k cells, with engines for `a` checkpoints at once and r replicas of each, over n rows::
 
-    seconds     = starts x start + n x k / (r x a x rate)
+    seconds     = beside + starts x start + n x k / (r x a x rate)
     CPU seconds = n x (ceil(k / a) x prepare + k x write)
 
-where `starts` is how often its engines start one after another (`proctor.capacity.sequence.course`), `rate` the rows a
-second of one engine, `prepare` the CPU seconds to read and prepare a row, and `write` those to mark and write a record,
-with what Ray does for it. Units start in their order, as GPUs (and `max_concurrent`) allow. The fleet takes as long as
-that, or as the CPUs take for all their seconds, whichever is longer.
+where `beside` is what a run takes before and after its work, `starts` how often its engines start one after another
+(`proctor.capacity.sequence.course`), `rate` the rows a second of one engine, `prepare` the CPU seconds to read and
+prepare a row, and `write` those to mark and write a record, with what Ray does for it. Units start in their order, as
+GPUs (and `max_concurrent`) allow. The fleet takes as long as that, or as the CPUs take for all their seconds, whichever
+is longer.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Facts:
     Attributes:
         rate: rows a second of one engine.
         start: seconds that an engine takes to start.
+        beside: seconds that a run takes beside its work.
         prepare: CPU seconds to read and prepare a row.
         write: CPU seconds to mark and write a record, and for Ray's part in it.
         gpus: that the fleet may use.
@@ -49,6 +51,7 @@ class Facts:
 
     rate: Figure
     start: Figure
+    beside: Figure
     prepare: Figure
     write: Figure
     gpus: Figure
@@ -110,9 +113,9 @@ class _Load:
         whole, left = course(self.unit.spec).starts, math.ceil(self.cells / self.at_once)
         return min(whole, left)
 
-    def seconds(self, rate: float, start: float) -> float:
+    def seconds(self, rate: float, start: float, beside: float) -> float:
         engines = self.unit.spec.engine.replicas * self.at_once
-        return self.starts * start + (self.rows or 0) * self.cells / (engines * rate)
+        return beside + self.starts * start + (self.rows or 0) * self.cells / (engines * rate)
 
     def cpu_seconds(self, prepare: float, write: float) -> float:
         return (self.rows or 0) * (math.ceil(self.cells / self.at_once) * prepare + self.cells * write)
@@ -190,7 +193,7 @@ def _timed(counted: Prediction, loads: Sequence[_Load], facts: Facts, most: int 
     ]
     if unknown or rate is None or at_once is None:
         return replace(counted, formula=f"{formula}; unknown: {', '.join(unknown)}")
-    seconds = [load.seconds(rate, facts.start.value or 0.0) for load in loads]
+    seconds = [load.seconds(rate, facts.start.value or 0.0, facts.beside.value or 0.0) for load in loads]
     by_jobs = _schedule(seconds, at_once) / 3600
     cpu_hours, cores = counted.cpu_hours, facts.cores.value
     by_cpus = 0.0 if cpu_hours is None or not cores else cpu_hours / cores
@@ -220,12 +223,11 @@ def _formula(counted: Prediction, loads: Sequence[_Load], facts: Facts) -> str:
     load = max(loads, key=lambda each: each.cells)
     starts, start, rate = load.starts, facts.start.value, facts.rate.value
     engines = load.unit.spec.engine.replicas * load.at_once
-    begin = f"{starts} x {'start' if start is None else f'{start:.3g} s'}"
     rows = "rows" if load.rows is None else f"{load.rows:,}"
     work = f"{rows} x {load.cells} / ({engines} x {'rate' if rate is None else f'{rate:.4g}/s'})"
-    if start == 0:
-        body = work
-    else:
-        body = f"({begin} + {work})" if start is not None else f"({work}, and {begin} that nobody has measured)"
+    terms = [f"{facts.beside.value:.3g} s"] if facts.beside.value else []
+    terms += [f"{starts} x {start:.3g} s"] if start else []
+    aside = "" if start is not None else f", and {starts} x start that nobody has measured"
+    body = " + ".join([*terms, work])
     waves = "jobs / at once" if counted.rounds is None else f"{counted.units} jobs / {counted.at_once} at once"
-    return f"{waves} x {body}"
+    return f"{waves} x ({body}{aside})" if terms or aside else f"{waves} x {body}"
