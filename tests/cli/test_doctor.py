@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.test_commands import json_lines, proctor
+from tests.fleet.making import write_fleet
 
 SPEC = """
 run_dir: run
@@ -28,3 +31,17 @@ def test_the_doctor_says_what_is_missing_by_lines_and_by_exit_code(tmp_path: Pat
         line for line in lines if line.get("name") == "source.path"
     ).items()
     assert not (tmp_path / "run").exists()
+
+
+def test_the_doctor_looks_at_what_a_fleet_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_HOOK", raising=False)
+    (tmp_path / "rows.jsonl").write_text('{"target": "x"}\n')
+    cluster, notify = {"address": "http://127.0.0.1:1"}, {"webhook_env": "NO_SUCH_HOOK"}
+    fleet = write_fleet(tmp_path, matrix={"checkpoints": ["a", "b"]}, cluster=cluster, notify=notify)
+    done = proctor("doctor", fleet, "--json", "--seconds", "50")
+    assert done.returncode == 1, done.stderr
+    found = {line["name"]: line for line in json_lines(done) if line["event"] == "finding"}
+    assert found["checkpoints"]["what"] == "2 found, 0 not whole yet"
+    assert (found["webhook"]["level"], found["webhook"]["fix"]) == ("missing", "export NO_SUCH_HOOK=https://...")
+    assert found["cluster"]["what"].startswith("no dashboard of Ray at http://127.0.0.1:1")
+    assert (found["source.path"]["level"], found["run_dir"]["level"]) == ("ok", "ok")

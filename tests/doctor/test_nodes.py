@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import ray
 from msgspec.structs import replace
+from ray import cloudpickle
 
 import proctor
 from proctor.doctor import nodes
@@ -64,6 +65,7 @@ def test_the_doctor_asks_the_nodes_of_a_cluster(local_ray: None) -> None:
 OTHER_RAY = """
 import sys
 import ray
+from ray import cloudpickle
 ray.__version__ = "2.0.0"
 from proctor.rows import UserError
 from proctor.capacity.cluster import running_cluster
@@ -81,3 +83,17 @@ def test_a_cluster_of_another_ray_is_a_mistake_with_both_versions(local_ray: Non
     said = f"the cluster has Ray {ray.__version__} and Python {platform.python_version()}, this process Ray 2.0.0"
     assert said in done.stdout, done.stderr
     assert f"pip install 'ray=={ray.__version__}'" in done.stdout
+
+
+def test_a_node_without_proctor_can_be_asked_all_the_same() -> None:
+    with nodes._by_value():
+        sent = cloudpickle.dumps(nodes.facts.look)
+    alone = (
+        "import sys; sys.modules['proctor'] = None; from ray import cloudpickle;"
+        "look = cloudpickle.loads(bytes.fromhex(sys.argv[1])); print(look(['ray', 'no-such'])['own'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", alone, sent.hex()], capture_output=True, text=True, check=False, timeout=100
+    )
+    own = {"python": platform.python_version(), "packages": {"ray": ray.__version__}}
+    assert done.stdout.strip() == str(own), done.stderr

@@ -12,6 +12,7 @@ import typer
 from proctor.cli.output import counted, escaped, json_line, stdout
 from proctor.cli.run import Json, Set
 from proctor.spec import load_spec
+from proctor.spec.load import read_keys
 
 if TYPE_CHECKING:
     from proctor.doctor.findings import Finding
@@ -22,7 +23,8 @@ _WIDTH = 16
 
 def doctor(
     spec: Annotated[
-        Path | None, typer.Argument(metavar="[SPEC]", help="YAML file of a run: what that run needs is looked at, too.")
+        Path | None,
+        typer.Argument(metavar="[SPEC]", help="YAML file of a run or a fleet: what that needs is looked at, too."),
     ] = None,
     set_: Set = None,
     cluster: Annotated[
@@ -42,9 +44,7 @@ def doctor(
 
     Exit code: 0 nothing that is needed is missing, 1 something is, or a mistake in the input.
     """
-    from proctor.doctor.examination import examination
-
-    found = examination(None if spec is None else load_spec(spec, set_ or []), cluster, seconds)
+    found = _examined(spec, set_ or [], cluster, seconds)
     counts = Counter(finding.level for finding in found)
     if json:
         for finding in found:
@@ -55,6 +55,17 @@ def doctor(
         missing, warnings = counted(counts["missing"], "thing"), counted(counts["warning"], "warning")
         stdout.print(f"{'nothing' if not counts['missing'] else missing} missing, {warnings}")
     raise typer.Exit(1 if counts["missing"] else 0)
+
+
+def _examined(spec: Path | None, overrides: list[str], cluster: str | None, seconds: float) -> list[Finding]:
+    from proctor.doctor.examination import examination
+
+    if spec is not None and "fleet_dir" in read_keys(spec)[0]:
+        from proctor.fleet.examined import fleet_examination
+        from proctor.fleet.loading import load_fleet
+
+        return fleet_examination(load_fleet(spec, overrides), cluster, seconds)
+    return examination(None if spec is None else load_spec(spec, overrides), cluster, seconds)
 
 
 def _show(found: list[Finding]) -> None:

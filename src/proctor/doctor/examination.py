@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from proctor.doctor.clusters import look_at_cluster, look_at_ray
@@ -21,15 +21,18 @@ _MARGIN = 0.9
 """Of its time, what a check gives to what it waits for itself: it can then say more than that there was no answer."""
 
 
-def examination(spec: RunSpec | None = None, cluster: str | None = None, seconds: float = SECONDS) -> list[Finding]:
+def examination(
+    spec: RunSpec | None = None, cluster: str | None = None, seconds: float = SECONDS, more: Sequence[Check] = ()
+) -> list[Finding]:
     """Looks at this machine, and at what a run needs.
 
     Args:
         spec: the run; None: what any run needs.
         cluster: address of a Ray cluster; default: the spec's.
         seconds: most time for each check, and so for all.
+        more: what else to look at.
     """
-    return examine(list(_checks(spec, cluster, seconds * _MARGIN)), seconds)
+    return examine([*_checks(spec, cluster, seconds * _MARGIN), *more], seconds)
 
 
 def _checks(spec: RunSpec | None, cluster: str | None, seconds: float) -> Iterator[Check]:

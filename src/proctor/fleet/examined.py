@@ -1,0 +1,54 @@
+"""What the doctor looks at for a fleet: one of its units, its cluster, and whom it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from proctor.doctor.examination import SECONDS, examination
+from proctor.doctor.findings import Check, Finding
+from proctor.doctor.services import look_at_metrics
+from proctor.fleet.cells import expand
+from proctor.fleet.finding import find
+from proctor.fleet.folder import base_of
+from proctor.fleet.webhook import Webhook
+from proctor.spec import Checkpoint, RunSpec
+from proctor.spec.fleet import FleetSpec
+from proctor.spec.run import RaySpec
+
+_ANY = Checkpoint(name="checkpoint", path="/checkpoint")
+
+
+def fleet_examination(fleet: FleetSpec, cluster: str | None = None, seconds: float = SECONDS) -> list[Finding]:
+    """Looks at this machine, and at what the first unit of a resolved fleet needs.
+
+    Args:
+        fleet: its spec.
+        cluster: address of the cluster; default: the spec's.
+        seconds: most time for each check, and so for all.
+    """
+    return examination(_unit(fleet), cluster or fleet.cluster.address, seconds, list(_checks(fleet)))
+
+
+def _unit(fleet: FleetSpec) -> RunSpec:
+    """The run spec of a unit, whatever checkpoints there are, on a cluster as its jobs are."""
+    spec = expand(fleet, base_of(fleet), [[_ANY]])[0].spec
+    return spec.model_copy(update={"ray": RaySpec(address="auto")})
+
+
+def _checks(fleet: FleetSpec) -> Iterator[Check]:
+    yield Check("fleet", "checkpoints", partial(_checkpoints, fleet), needed=True)
+    if fleet.notify is not None:
+        yield Check("fleet", "webhook", partial(_webhook, fleet.notify.webhook_env), needed=True)
+    if fleet.metrics is not None:
+        yield Check("metrics", "metrics", partial(look_at_metrics, fleet.metrics.port), needed=True)
+
+
+def _checkpoints(fleet: FleetSpec) -> Iterator[Finding]:
+    found = find(fleet)
+    yield Finding("fleet", "checkpoints", "ok", f"{len(found.checkpoints)} found, {len(found.waiting)} not whole yet")
+
+
+def _webhook(name: str) -> Iterator[Finding]:
+    Webhook(name, 1.0)  # refuses a variable that holds no URL; nothing is sent
+    yield Finding("fleet", "webhook", "ok", f"{name} holds a URL")
