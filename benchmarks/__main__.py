@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).with_name("results")
-NAMES = ("mds", "remote", "decode", "pipeline", "overhead", "driver_memory", "traces", "transfer", "compile")
+NAMES = (
+    "mds", "remote", "decode", "pipeline", "overhead", "driver_memory", "traces", "transfer", "kv", "swap", "sequence",
+    "parallel", "compile",
+)  # fmt: skip
 PACKAGES = ("proctor", "numpy", "pyarrow", "ray", "pillow", "duckdb")
 
 

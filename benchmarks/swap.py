@@ -1,31 +1,22 @@
-"""A checkpoint swapped into a running engine against an engine started with it, and twenty checkpoints either way."""
+"""A checkpoint swapped into a running engine against an engine started with it."""
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors.numpy import load_file, save_file
-
-from proctor import api
-from proctor.demo.dataset import write_dataset
 from proctor.demo.weights import model_dirs
 from proctor.engines import EngineConfig
-from proctor.engines.weights import read_weights
+from proctor.engines.weights import read_weights, stamps
 from proctor.rows import Event, Message, Request, TextPart
-from proctor.spec import build_spec
 from proctor.storage.folder import open_folder
 from proctor.supervise import Settings, Supervisor
 from proctor.supervise.hotswap import HotSwap, SwapSetup
 
 TITLE = "hot swap of checkpoints against cold starts (tiny Qwen3-VL)"
-CHECKPOINTS = 20
-ROWS = 48
 VLLM_PYTHON = Path(__file__).parents[1] / ".venv-vllm" / "bin" / "python"
 VLLM_OPTIONS = {"kv_cache_memory_bytes": 2**25, "enforce_eager": True}
 ENV = {"OMP_NUM_THREADS": "1"}
@@ -42,9 +33,9 @@ def run_engines(rounds: int, folder: Path) -> list[dict[str, Any]]:
         starts, swaps, proven = _engine(kind, python, options, models, rounds, folder / kind)
         for name, seconds in (("the swap itself", swaps), ("the swap and its proof, weights read ahead", proven)):
             ratios = [start / swap for start, swap in zip(starts, seconds, strict=True)]
-            figures.append(_ratio(f"{kind}: a cold start takes so many times as long as {name}", ratios, name))
-        figures.append(_seconds(f"{kind}: cold start, until its probes are answered", starts))
-        figures.append(_seconds(f"{kind}: the swap and its proof", proven))
+            figures.append(ratio(f"{kind}: a cold start takes so many times as long as {name}", ratios, name))
+        figures.append(seconds_of(f"{kind}: cold start, until its probes are answered", starts))
+        figures.append(seconds_of(f"{kind}: the swap and its proof", proven))
     return figures
 
 
@@ -60,9 +51,10 @@ def _engine(
     starts, swaps, proven = [], [], []
     for number in range(rounds):
         began = time.perf_counter()
+        seen = stamps(configs[0])
         supervisor = Supervisor(configs[0], settings, name=f"{kind}-{number}", on_event=events.append)
         supervisor.start()
-        hot = HotSwap(supervisor, configs[0], SwapSetup(store), settings, events.append, name=kind)
+        hot = HotSwap(supervisor, configs[0], SwapSetup(store), settings, events.append, name=kind, seen=seen)
         hot.to(configs[0])
         starts.append(time.perf_counter() - began)
         if number == 0:
@@ -94,71 +86,7 @@ def _work(supervisor: Supervisor) -> None:
         pass
 
 
-def run_checkpoints(folder: Path) -> list[dict[str, Any]]:
-    """A whole run over twenty checkpoints in sequence, and with engines started for each."""
-    models = variants(list(model_dirs(folder / "models").values()), CHECKPOINTS, folder / "variants")
-    write_dataset(folder / "data", ROWS, first_scene=90_000, corrupt={})
-    seconds = {
-        "restart": _whole_run(folder, models, "restart"),
-        "sequential, every checkpoint for the first time": _whole_run(folder, models, "sequential", "first"),
-        "sequential, fingerprints known": _whole_run(folder, models, "sequential"),
-    }
-    against = seconds.pop("restart")
-    return [
-        _seconds(f"{CHECKPOINTS} checkpoints, {ROWS} rows each: started for each", [against]),
-        *(_seconds(f"{CHECKPOINTS} checkpoints, {ROWS} rows each: {name}", [value]) for name, value in seconds.items()),
-        *(_ratio(f"{CHECKPOINTS} checkpoints: {name}", [against / value], name) for name, value in seconds.items()),
-    ]
-
-
-def variants(models: list[Path], count: int, folder: Path) -> list[Path]:
-    """So many checkpoints of one architecture: each a copy of a real one whose weights are moved a little."""
-    made = []
-    for number in range(count):
-        source, target = models[number % len(models)], folder / f"ck-{number:02}"
-        shutil.copytree(source, target)
-        tensors = load_file(target / "model.safetensors")
-        random = np.random.default_rng(number)
-        moved = {
-            name: value + (1e-4 * random.standard_normal(value.shape)).astype(value.dtype)
-            for name, value in tensors.items()
-        }
-        save_file(moved, target / "model.safetensors", metadata={"format": "pt"})
-        made.append(target)
-    return made
-
-
-def _whole_run(folder: Path, models: list[Path], mode: str, known: str = "known") -> float:
-    run_dir = folder / f"run-{mode}-{known}"
-    spec = build_spec(
-        {
-            "run_dir": str(run_dir),
-            "source": {
-                "kind": "mds",
-                "path": str(folder / "data"),
-                "columns": {"images": ["frames"], "target": "target"},
-            },
-            "engine": {
-                "kind": "transformers",
-                "checkpoints": [str(model) for model in models],
-                "batch_size": 16,
-                "env": ENV,
-                "mode": mode,
-                **({"fingerprints": str(folder / "fingerprints")} if mode == "sequential" else {}),
-            },
-            "task": {"kind": "driving"},
-            "sampling": {"max_tokens": 20},
-        }
-    )
-    began = time.perf_counter()
-    outcome = api.run(spec)
-    seconds = time.perf_counter() - began
-    if outcome.exit_code:
-        raise RuntimeError(f"the run over {len(models)} checkpoints ended with {outcome.exit_code}: {outcome.reasons}")
-    return seconds
-
-
-def _ratio(name: str, ratios: list[float], against: str) -> dict[str, Any]:
+def ratio(name: str, ratios: list[float], against: str) -> dict[str, Any]:
     return {
         "name": name,
         "figure": statistics.median(ratios),
@@ -169,7 +97,7 @@ def _ratio(name: str, ratios: list[float], against: str) -> dict[str, Any]:
     }
 
 
-def _seconds(name: str, seconds: list[float]) -> dict[str, Any]:
+def seconds_of(name: str, seconds: list[float]) -> dict[str, Any]:
     return {
         "name": name,
         "figure": statistics.median(seconds),
@@ -182,4 +110,4 @@ def _seconds(name: str, seconds: list[float]) -> dict[str, Any]:
 def run(rounds: int) -> list[dict[str, Any]]:
     """See `TITLE`."""
     with tempfile.TemporaryDirectory(prefix="proctor-swap-") as folder:
-        return [*run_engines(rounds, Path(folder)), *run_checkpoints(Path(folder))]
+        return run_engines(rounds, Path(folder))

@@ -2,8 +2,9 @@
 
 Every round copies the same bytes once from memory to memory, and then sends them by each transport; a ratio is taken
 within a round, and the figure is the median over rounds with the extremes beside it. Receivers write in place; a
-*publish* into shared memory has no receiver: others attach to it without a copy. *Seconds of processor time* are those
-of both processes. The paced link sleeps 20 ms for each bucket, and packing 10 ms.
+*publish* into shared memory has no receiver: others attach to it without a copy. It makes new memory, unless that was
+reserved ahead, and so is also compared with a copy into new memory: to make pages costs as much as to fill them.
+*Seconds of processor time* are those of both processes. The paced link sleeps 20 ms for each bucket, and packing 10 ms.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def transports(rounds: int) -> list[dict[str, Any]]:
         publishers = {name: stack.enter_context(child.publisher(name)) for name in TRANSPORTS}
         copy = Copy(manifest)
         for number in range(rounds + 1):
-            taken = {"memory copy": copy.seconds(), "publish": published(tensors, prefault=False)}
+            taken = {"memory copy": copy.seconds(), "memory copy into new memory": copy.seconds(new=True)}
+            taken["publish"] = published(tensors, prefault=False)
             taken["publish, memory reserved ahead"] = published(tensors, prefault=True)
             for name, publisher in publishers.items():
                 taken[name], busy = child.epoch(name, publisher, tensors)
@@ -65,6 +67,7 @@ def transports(rounds: int) -> list[dict[str, Any]]:
             for name, value in taken.items() if number else ():
                 seconds.setdefault(name, []).append(value)
     ceiling = seconds.pop("memory copy")
+    fresh = ratios(seconds["memory copy into new memory"], seconds["publish"])
     size = manifest.nbytes / GB
     return [
         result("one memory copy", "GB/s", rates(size, ceiling), digits=2),
@@ -73,6 +76,7 @@ def transports(rounds: int) -> list[dict[str, Any]]:
             result(f"{name}: speed", "x", ratios(ceiling, taken), "the copy", digits=2)
             for name, taken in seconds.items()
         ),
+        result("publish: speed", "x", fresh, "the copy into new memory", digits=2),
         *(result(f"{name}: both sides", "CPU s/GB", busy, digits=2) for name, busy in cpu.items()),
     ]
 
@@ -116,14 +120,15 @@ def overlap(rounds: int) -> list[dict[str, Any]]:
 
 
 class Copy:
-    """From memory to memory, pages of both there already."""
+    """From memory to memory, pages of both there already unless the target's are to be new."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._source, self._target = (torch.empty(manifest.nbytes, dtype=torch.uint8).fill_(1) for _ in range(2))
 
-    def seconds(self) -> float:
+    def seconds(self, *, new: bool = False) -> float:
         begun = time.perf_counter()
-        self._target.copy_(self._source)
+        target = torch.empty_like(self._source) if new else self._target
+        target.copy_(self._source)
         return time.perf_counter() - begun
 
 
