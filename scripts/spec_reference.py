@@ -7,7 +7,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -52,6 +52,16 @@ from proctor.spec import (
     WandbTrackerSpec,
     WebDatasetSourceSpec,
 )
+from proctor.spec.fleet import (
+    FleetClusterSpec,
+    FleetMetricsSpec,
+    FleetSpec,
+    GlobSpec,
+    MatrixSpec,
+    PrioritySpec,
+    WatchSpec,
+)
+from proctor.spec.notify import NotifySpec
 
 PAGE = Path(__file__).parent.parent / "docs" / "spec.md"
 SECTIONS: list[tuple[str, type[BaseModel]]] = [
@@ -95,6 +105,16 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("trackers: kind: comet", CometTrackerSpec),
     ("metrics", MetricsSpec),
 ]
+FLEET_SECTIONS: list[tuple[str, type[BaseModel]]] = [
+    ("fleet", FleetSpec),
+    ("fleet: matrix", MatrixSpec),
+    ("fleet: matrix.checkpoints: a pattern", GlobSpec),
+    ("fleet: matrix.checkpoints: a directory to watch", WatchSpec),
+    ("fleet: cluster", FleetClusterSpec),
+    ("fleet: priority", PrioritySpec),
+    ("fleet: notify", NotifySpec),
+    ("fleet: metrics", FleetMetricsSpec),
+]
 INTRO = """# The spec, key by key
 
 One YAML file describes a run. Types are strict: a quoted `"False"` is text and not a boolean, and a key that does not
@@ -102,6 +122,11 @@ exist is refused with the nearest one that does. Any key can be overridden on th
 the same checks: `proctor run spec.yaml --set engine.batch_size=16`.
 
 This page is made from the docstrings of `proctor.spec` by `scripts/spec_reference.py`.
+"""
+FLEET_INTRO = """
+# The fleet spec, key by key
+
+A YAML file of its own describes [a fleet](fleet.md): the run spec in it has the keys above.
 """
 
 
@@ -115,7 +140,8 @@ def main() -> None:
 
 
 def render() -> str:
-    return INTRO + "".join(section(title, model) for title, model in SECTIONS)
+    run, fleet = ("".join(section(*pair) for pair in pairs) for pairs in (SECTIONS, FLEET_SECTIONS))
+    return INTRO + run + FLEET_INTRO + fleet
 
 
 def section(title: str, model: type[BaseModel]) -> str:
@@ -141,7 +167,7 @@ def kind(annotation: Any) -> str:
         return " or ".join(dict.fromkeys(kind(part) for part in arguments if part is not type(None)))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "mapping"
-    words = {str: "text", int: "integer", float: "number", bool: "boolean", Any: "any"}
+    words = {JsonValue: "any value", str: "text", int: "integer", float: "number", bool: "boolean", Any: "any"}
     return words.get(annotation, str(annotation))
 
 
