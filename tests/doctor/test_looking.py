@@ -22,8 +22,10 @@ from proctor.doctor.machine import look_at_disk, look_at_limits, look_at_machine
 from proctor.doctor.packages import look_at_packages, look_at_requires
 from proctor.doctor.places import look_at_run_dir, look_at_source
 from proctor.doctor.services import look_at_metrics, look_at_server, look_at_trackers
+from proctor.fleet.examined import check_ray
 from proctor.rows import UserError
 from proctor.spec import OpenAIEngineSpec, RunSpec
+from proctor.spec.fleet import FleetSpec
 from tests.doctor.test_versions import spec
 from tests.storage.bucket import served
 from tests.trackers.hostile import Manner, never_answers, says, server
@@ -32,6 +34,10 @@ GB = 10**9
 TWO_GPUS = (
     "NVIDIA H100 80GB HBM3, 570.86.15, 81559, 4, Disabled\nNVIDIA H100 80GB HBM3, 570.86.15, 81559, 70000, Disabled"
 )
+
+
+def no_http(connection: socket.socket, _over: threading.Event) -> None:
+    connection.sendall(b"SSH-2.0-OpenSSH_9.9\r\n")
 
 
 def levels(found: Iterable[Finding]) -> dict[str, str]:
@@ -247,6 +253,7 @@ def test_places_in_buckets(tmp_path: Path) -> None:
         (says("200 OK"), "ok"),
         (says("404 Not Found"), "ok"),
         (says("401 Unauthorized"), "missing"),
+        (no_http, "missing"),
         (never_answers, "missing"),
     ],
 )
@@ -275,26 +282,43 @@ def test_trackers_and_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert levels(look_at_metrics(port))["port"] == "ok"
 
 
+def dashboard(version: str) -> Manner:
+    """A dashboard of Ray that says it is of this version."""
+    body = f'{{"version": "4", "ray_version": "{version}"}}'
+
+    def answer(connection: socket.socket, _over: threading.Event) -> None:
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        connection.sendall(f"{head}{body}".encode())
+
+    return answer
+
+
 def test_a_dashboard_of_another_version() -> None:
-    def version(text: str) -> Manner:
-        body = f'{{"version": "4", "ray_version": "{text}"}}'
-
-        def answer(connection: socket.socket, _over: threading.Event) -> None:
-            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            connection.sendall(f"{head}{body}".encode())
-
-        return answer
-
     for manner, level in (
-        (version(metadata.version("ray")), "ok"),
-        (version("2.0.0"), "missing"),
+        (dashboard(metadata.version("ray")), "ok"),
+        (dashboard("2.0.0"), "missing"),
         (says("200 OK"), "missing"),
         (says("500 No"), "missing"),
+        (no_http, "missing"),
         (never_answers, "missing"),
     ):
         with server(manner) as there:
             found = only(look_at_cluster(there.address, None, 1.0 if manner is never_answers else 30.0))
         assert found.level == level, found
+
+
+def test_a_fleet_is_not_begun_on_a_cluster_of_another_ray() -> None:
+    def fleet(address: str, **keys: str) -> FleetSpec:
+        cluster = {"address": address, **keys}
+        return FleetSpec.model_validate({"fleet_dir": "/tmp/fleet", "run": {}, "cluster": cluster})
+
+    with server(dashboard("2.0.0")) as other:
+        with pytest.raises(UserError, match=r"has Ray 2\.0\.0, and jobs would be run with Ray"):
+            check_ray(fleet(other.address))
+        check_ray(fleet(other.address, python="/envs/other/bin/python"))
+    with server(dashboard(metadata.version("ray"))) as same:
+        check_ray(fleet(same.address))
+    check_ray(fleet("http://127.0.0.1:1"))
 
 
 def test_everything_for_a_run_is_looked_at(tmp_path: Path) -> None:

@@ -115,6 +115,9 @@ def test_an_engine_of_its_own_environment_is_asked_there(tmp_path: Path) -> None
     with pytest.raises(UserError, match=r"vllm is 0\.32\.0 here.*python -m pip install 'vllm==0\.33\.0'"):
         check_requires(run)
     check_requires(run.model_copy(update={"requires": {"vllm": "0.32", "python": found.own.python}}))
+    python.unlink()
+    with pytest.raises(UserError, match=r"engine\.python: .* does not run here: No such file"):
+        check_requires(run)
 
 
 @pytest.mark.parametrize(

@@ -40,12 +40,13 @@ def test_only_what_is_asked_for_is_told_and_markup_is_no_markup() -> None:
     poster = Poster()
     notifier = Notifier(spec(events=["unit.gave_up", "fleet.*"]), poster, "night <1>", FAST)
     notifier.tell(Event("unit.admitted", message="quiet"))
-    notifier.tell(Event("unit.gave_up", message="step-100 & <!channel>", action="no more tries"))
+    data = {"unit": "step-100", "attempt": 3}
+    notifier.tell(Event("unit.gave_up", message="a & <!channel>", action="no more tries", data=data))
     notifier.tell(Event("fleet.ended", message="79 of 80"))
     assert notifier.close(60) == Told(arrived=2)
     notifier.tell(Event("fleet.ended", message="after the end"))
     assert "\n".join(poster.texts).split("\n") == [
-        "*night &lt;1&gt;* `unit.gave_up` step-100 &amp; &lt;!channel&gt; (no more tries)",
+        "*night &lt;1&gt;* `unit.gave_up` step-100, attempt 3: a &amp; &lt;!channel&gt; (no more tries)",
         "*night &lt;1&gt;* `fleet.ended` 79 of 80",
     ]
 

@@ -203,9 +203,13 @@ def _watched(place: FleetDir, *, json: bool) -> int:
 @contextmanager
 def _at_work(place: FleetDir, *, json: bool, admits: bool = True) -> Iterator[Watcher]:
     """A watcher that holds the fleet during the block, and tells whom the fleet's spec names."""
+    from proctor.fleet.examined import check_ray
     from proctor.fleet.telling import telling
 
-    with telling(place.fleet().spec, _ears(json)) as ears:
+    spec = place.fleet().spec
+    if admits:
+        check_ray(spec)
+    with telling(spec, _ears(json)) as ears:
         watcher = _watcher(place, ears, admits=admits)
         with watcher.watching():
             yield watcher

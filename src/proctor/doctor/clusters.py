@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from http.client import HTTPException
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
@@ -70,13 +71,28 @@ def _told(output: str) -> Iterator[Finding]:
         yield Finding(**one)
 
 
-def _dashboard(address: str, seconds: float) -> Iterator[Finding]:
-    """``GET /api/version`` of Ray's dashboard, which every cluster that takes jobs has."""
-    here = metadata.version("ray")
+def ray_of_dashboard(address: str, seconds: float) -> str:
+    """Which Ray a cluster has, by ``GET /api/version`` of its dashboard, which every cluster that takes jobs has.
+
+    Raises:
+        OSError, ValueError: nobody answers there, or not as Ray does.
+    """
     try:
         with urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=seconds) as reply:  # noqa: S310 (http only)
-            there = json.loads(reply.read(10_000)).get("ray_version")
-    except (OSError, ValueError, AttributeError) as error:
+            said = json.loads(reply.read(10_000))
+    except HTTPException as error:
+        raise ValueError("what answers does not speak HTTP") from error
+    version = said.get("ray_version") if isinstance(said, dict) else None
+    if not isinstance(version, str):
+        raise ValueError("what answers is no Ray")
+    return version
+
+
+def _dashboard(address: str, seconds: float) -> Iterator[Finding]:
+    here = metadata.version("ray")
+    try:
+        there = ray_of_dashboard(address, seconds)
+    except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         fix = "start it with `ray start --head` and ray[default] installed, or give another address"
         yield Finding("ray", "cluster", "missing", f"no dashboard of Ray at {address}: {reason}", fix)

@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from importlib.util import find_spec
 
 from proctor.doctor.findings import Finding
@@ -39,7 +40,7 @@ def look_at_server(engine: OpenAIEngineSpec, seconds: float) -> Iterator[Finding
             yield Finding("engine", "openai", "ok", what)
         else:
             yield Finding("engine", "openai", "missing", what, "check the key in engine.api_key_env")
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         what = f"{engine.base_url} does not answer: {reason}"
         yield Finding("engine", "openai", "missing", what, "start the server, or correct engine.base_url")

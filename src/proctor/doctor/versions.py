@@ -63,8 +63,10 @@ def check_requires(spec: RunSpec) -> None:
         UserError: names the first package that is not, and how many more there are.
     """
     if spec.requires:
-        facts = facts_here(spec)
-        refuse([shortcoming(missed, "here", environment(spec.engine)[0]) for missed in missed_by(spec, facts)])
+        facts, python = facts_here(spec), interpreter(spec)[0]
+        if facts.trouble:
+            raise UserError(f"{python} does not run here: {facts.trouble}", where="engine.python")
+        refuse([shortcoming(missed, "here", python) for missed in missed_by(spec, facts)])
 
 
 def missed_by(spec: RunSpec, facts: Facts, names: Iterable[str] | None = None) -> list[Unmet]:

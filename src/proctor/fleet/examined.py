@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from importlib import metadata
 
+from proctor.doctor.clusters import ray_of_dashboard
 from proctor.doctor.examination import SECONDS, examination
 from proctor.doctor.findings import Check, Finding
 from proctor.doctor.services import look_at_metrics
@@ -12,10 +14,12 @@ from proctor.fleet.cells import expand
 from proctor.fleet.finding import find
 from proctor.fleet.folder import base_of
 from proctor.fleet.webhook import Webhook
+from proctor.rows import UserError
 from proctor.spec import Checkpoint, RunSpec
 from proctor.spec.fleet import FleetSpec
 from proctor.spec.run import RaySpec
 
+_ASK_SECONDS = 5.0
 _ANY = Checkpoint(name="checkpoint", path="/checkpoint")
 
 
@@ -28,6 +32,26 @@ def fleet_examination(fleet: FleetSpec, cluster: str | None = None, seconds: flo
         seconds: most time for each check, and so for all.
     """
     return examination(_unit(fleet), cluster or fleet.cluster.address, seconds, list(_checks(fleet)))
+
+
+def check_ray(fleet: FleetSpec) -> None:
+    """Whether the fleet's cluster has the Ray that its jobs would be run with, as far as that is known here; the rest
+    is asked by each job. A cluster that cannot be reached now is the watcher's affair.
+
+    Raises:
+        UserError: it has another one.
+    """
+    here = metadata.version("ray")
+    try:
+        there = ray_of_dashboard(fleet.cluster.address, _ASK_SECONDS)
+    except (OSError, ValueError):
+        return
+    if there != here and fleet.cluster.python is None:
+        raise UserError(
+            f"the cluster has Ray {there}, and jobs would be run with Ray {here}",
+            where=f"cluster.address {fleet.cluster.address}",
+            fix=f"pip install 'ray=={there}', or set cluster.python to an interpreter that has it",
+        )
 
 
 def _unit(fleet: FleetSpec) -> RunSpec:

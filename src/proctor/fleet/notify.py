@@ -109,7 +109,9 @@ class Notifier:
         return self.state
 
     def _line(self, event: Event) -> str:
-        parts = [f"*{self._title}*" if self._title else "", f"`{event.kind}`", redacted(event.message)]
+        name, attempt = event.data.get("unit", ""), event.data.get("attempt")
+        which = f"{name}, attempt {attempt}:" if attempt else f"{name}:" if name else ""
+        parts = [f"*{self._title}*" if self._title else "", f"`{event.kind}`", which, redacted(event.message)]
         line = " ".join(part for part in parts if part).translate(_ESCAPES)
         return f"{line} ({event.action.translate(_ESCAPES)})" if event.action else line
 
