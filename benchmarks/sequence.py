@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors.numpy import load_file, save_file
+import torch
+from safetensors.torch import load_file, save_file
 
 from benchmarks.swap import ENV, ratio, seconds_of
 from proctor import api
@@ -47,9 +47,9 @@ def variants(models: list[Path], count: int, folder: Path) -> list[Path]:
         source, target = models[number % len(models)], folder / f"ck-{number:02}"
         shutil.copytree(source, target)
         tensors = load_file(target / "model.safetensors")
-        random = np.random.default_rng(number)
+        draw = torch.Generator().manual_seed(number)
         moved = {
-            name: value + (1e-4 * random.standard_normal(value.shape)).astype(value.dtype)
+            name: value + (1e-4 * torch.randn(value.shape, generator=draw)).to(value.dtype)
             for name, value in tensors.items()
         }
         save_file(moved, target / "model.safetensors", metadata={"format": "pt"})

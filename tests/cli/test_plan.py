@@ -95,7 +95,7 @@ def test_the_printed_block_fits_and_is_printed_again(spec: Path, tmp_path: Path)
                "engine.cpus_per_replica=0.5", "--engine-start-seconds", "45")  # fmt: skip
     first = plan(spec, *options)
     assert first.returncode == 0, first.stdout
-    assert "of these 2 starts of 45 s, one after another: checkpoints, 1 of 2 at a time\n" in first.stdout
+    assert "of these 2 starts of 45 s, one after another: 1 of 2 checkpoints at a time\n" in first.stdout
     block = first.stdout[first.stdout.index("capacity:\n") :]
     spec.write_text(spec.read_text() + block)
     again = plan(spec, *options)

@@ -39,7 +39,7 @@ def course(spec: RunSpec) -> Course:
     checkpoints = len(spec.engine.checkpoints)
     if not in_sequence(spec):
         at_once = min(spec.stream.checkpoints_at_once, checkpoints)
-        return Course(math.ceil(checkpoints / at_once), 0, f"checkpoints, {at_once} of {checkpoints} at a time")
+        return Course(math.ceil(checkpoints / at_once), 0, f"{at_once} of {checkpoints} checkpoints at a time")
     swaps = checkpoints - 1
     if spec.engine.reference == "beside":
         return Course(

@@ -179,5 +179,5 @@ def _show_throughput(found: CapacityPlan) -> None:
         each, starts = shown(speed.start_seconds, "s"), counted(speed.course.starts, "start")
         stdout.say(f"of these {starts} of {each}, one after another: {speed.course.text}")
     elif speed.start_seconds is None and speed.course.starts + speed.course.swaps > 1:
-        say = "their seconds are not in it: measure one, and give --engine-start-seconds"
-        stdout.say(f"{counted(speed.course.starts, 'start')} of engines one after another, {speed.course.text}; {say}")
+        starts = f"{counted(speed.course.starts, 'start')} of engines, one after another"
+        stdout.say(f"and {starts}, whose seconds are not known (--engine-start-seconds): {speed.course.text}")
