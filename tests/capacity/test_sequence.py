@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proctor.capacity.cluster import Cluster, Node
+from proctor.capacity.cures import apply
 from proctor.capacity.engines import read_models
 from proctor.capacity.evaluate import evaluate
 from proctor.capacity.planning import Plan, plan_with
@@ -94,6 +95,23 @@ def test_what_does_not_fit_is_left_out_before_anything_else(
     made = planned(run, node(ram_gb))
     assert {change.key: change.after for change in made.changes} == changes, made.reasons
     assert made.verdict == ("fits with these changes" if changes else "fits")
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_whatever_is_changed_fits_by_the_same_arithmetic(three: list[str], replicas: int) -> None:
+    run = sequential(three, reference="beside", replicas=replicas)
+    known = facts(models=tuple(read_models(run)))
+    verdicts = []
+    for ram_gb in range(2, 100, 3):
+        made = plan_with(run, known, node(ram_gb))
+        verdicts.append(made.verdict)
+        if made.verdict != "refused":
+            after = apply(run, list(made.changes))
+            assert not evaluate(after, known, node(ram_gb)).failing
+            assert bool(made.changes) == bool(evaluate(run, known, node(ram_gb)).failing)
+    order = {"refused": 0, "fits with these changes": 1, "fits": 2}
+    assert sorted(verdicts, key=order.__getitem__) == verdicts  # more memory never turns a run away
+    assert set(verdicts) == set(order)
 
 
 def test_two_vllms_on_one_gpu_have_to_share_it(three: list[str]) -> None:
