@@ -140,6 +140,8 @@ REFUSED = [
     ({"cluster": {"address": "http://u:p@h:1"}}, "credentials"),
     ({"run": {**RUN, "engine": {"kind": "transformers", "env": {"HF_TOKEN": "x"}}}, "matrix": {"checkpoints": ["a"]}},
      "run.engine.env.HF_TOKEN holds a secret"),
+    ({"run": {**RUN, "metrics": {"port": 9000}}}, "run.metrics.port: a port for each run of a fleet"),
+    ({"matrix": {"checkpoints": ["a"], "set": {"sampling.top_p": [1, 1.0]}}}, "and each value once"),
     ({"run": "missing.yaml"}, "cannot read the spec"),
     ({"run": {**RUN, "sampling": {"max_token": 1}}}, "sampling.max_token: unknown key 'max_token' (did you mean"),
     ({"max_concurrent": "4"}, "'4' is text, not a number"),

@@ -166,3 +166,14 @@ def test_a_fleet_in_object_storage_finds_its_checkpoints_there(tmp_path: Path) -
         assert entered.units[0].spec.run_dir == bucket.url("fleets/one/cells/step-1")
         assert place.fleet() == entered.fleet
         assert not enter(place, fleet, found.checkpoints).changed
+
+
+def test_wildcards_in_the_place_of_the_fleet_stand_for_themselves(tmp_path: Path) -> None:
+    here = tmp_path / "run[1]*"
+    write_checkpoint(here / "models" / "step-1")
+    write_checkpoint(tmp_path / "run1" / "models" / "step-2")
+    fleet = load_fleet(write_fleet(here, matrix={"checkpoints": {"glob": "models/step-*"}}))
+    assert [(one.name, one.path) for one in find(fleet).checkpoints] == [("step-1", f"{here}/models/step-1")]
+    assert find(fleet, known={f"{here}/models/step-1"}).checkpoints == ()
+    watching = load_fleet(write_fleet(here, matrix={"checkpoints": {"watch": "models"}}))
+    assert list(find(watching).looks) == [f"{here}/models/step-1"]

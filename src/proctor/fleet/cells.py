@@ -126,7 +126,7 @@ def run_data(
     engine = data.setdefault("engine", {})
     if isinstance(engine, dict):  # what it is otherwise, the run spec refuses
         engine["checkpoints"] = [checkpoint.model_dump() for checkpoint in group]
-        engine["mode"] = "sequential" if fleet.way == "sequential" else "restart"
+        engine["mode"] = "sequential" if fleet.way == "sequential" and len(group) > 1 else "restart"
     stream = data.setdefault("stream", {})
     if isinstance(stream, dict):
         stream["checkpoints_at_once"] = len(group) if fleet.way == "parallel" else 1
@@ -167,6 +167,6 @@ def _refuse_twins(names: Sequence[str], what: str) -> None:
             raise UserError(
                 f"two {what} are named {name!r}",
                 where="matrix",
-                fix="give checkpoints names of their own: {name: ..., path: ...}",
+                fix="give checkpoints names of their own, {name: ..., path: ...}, and each value once",
             )
         seen.add(name.casefold())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -20,6 +21,7 @@ from proctor.storage.folder import Folder, LocalFolder, open_folder
 from proctor.transfer.safetensors import parse_index, read_header
 
 _WILD = re.compile(r"[*?\[]")
+_ESCAPED = re.compile(r"\[(.)\]")
 _INDEX = re.compile(r".*\.(safetensors|bin)\.index\.json")
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _NOT_WEIGHTS = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt"})
@@ -46,7 +48,7 @@ class Found:
     looks: dict[str, Look] = field(default_factory=dict)
 
 
-def find(fleet: FleetSpec, before: Mapping[str, Look] | None = None) -> Found:
+def find(fleet: FleetSpec, before: Mapping[str, Look] | None = None, known: Container[str] = ()) -> Found:
     """Looks for the checkpoints of a resolved fleet spec.
 
     A listed checkpoint counts as it is: its run says what is wrong with it. One that is found counts when it is whole:
@@ -56,6 +58,7 @@ def find(fleet: FleetSpec, before: Mapping[str, Look] | None = None) -> Found:
     Args:
         fleet: resolved.
         before: `Found.looks` of the look before.
+        known: paths of checkpoints that count already, and are not looked at again.
 
     Raises:
         UserError: the pattern is none, or the directory cannot be read.
@@ -68,7 +71,7 @@ def find(fleet: FleetSpec, before: Mapping[str, Look] | None = None) -> Found:
     pattern = _pattern(wanted)
     places = sorted(_places(fleet, pattern), key=by_number)
     checkpoints, waiting, looks = [], {}, {}
-    for place in places:
+    for place in (place for place in places if place not in known):
         folder = open_folder(place, storage_options(fleet))
         try:
             look = _look(folder)
@@ -108,10 +111,10 @@ def _of_run(fleet: FleetSpec) -> list[Checkpoint]:
 
 def _pattern(wanted: GlobSpec | WatchSpec) -> str:
     if isinstance(wanted, WatchSpec):
-        return f"{wanted.watch.rstrip('/')}/{wanted.match}"
+        return f"{glob.escape(wanted.watch.rstrip('/'))}/{wanted.match}"
     if "**" in wanted.glob:
         raise UserError("** is not known here", where="matrix.checkpoints.glob", fix="a * for each level")
-    if not _WILD.search(wanted.glob):
+    if not any(map(_is_open, wanted.glob.split("/"))):
         raise UserError("no *, ? or [ in it", where="matrix.checkpoints.glob", fix="list the checkpoint instead")
     return wanted.glob.rstrip("/")
 
@@ -119,8 +122,13 @@ def _pattern(wanted: GlobSpec | WatchSpec) -> str:
 def _split(pattern: str) -> tuple[str, list[str]]:
     """The place before the first part with a wildcard, and the parts from there on."""
     parts = pattern.split("/")
-    first = next(place for place, part in enumerate(parts) if _WILD.search(part))
-    return "/".join(parts[:first]) or "/", parts[first:]
+    first = next((place for place, part in enumerate(parts) if _is_open(part)), len(parts) - 1)
+    return _ESCAPED.sub(r"\1", "/".join(parts[:first])) or "/", parts[first:]
+
+
+def _is_open(part: str) -> bool:
+    """Whether a part of a pattern leaves something open; ``[x]`` does not, it is how a character stands for itself."""
+    return _WILD.search(_ESCAPED.sub("", part)) is not None
 
 
 def _places(fleet: FleetSpec, pattern: str) -> Iterator[str]:

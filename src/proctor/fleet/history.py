@@ -18,6 +18,7 @@ class Tries:
         seconds: that their jobs ran, without the time that they waited for a start.
         under_way: one has been admitted and not come to its end.
         given_up: nobody tries it any more.
+        held: a person does not want it to run.
         why: the reason for which the last one was stopped, queued again or given up.
     """
 
@@ -26,6 +27,7 @@ class Tries:
     under_way: bool = False
     given_up: bool = False
     why: str = ""
+    held: bool = False
     since: float | None = field(default=None, repr=False)
 
 
@@ -55,7 +57,8 @@ def _add(tries: Tries, event: Event) -> None:
         tries.since = event.time
     elif event.kind in (words.UNIT_STOPPING, words.UNIT_REQUEUED, words.UNIT_GIVEN_UP, words.UNIT_GONE):
         tries.why = event.message or tries.why
-    tries.given_up = tries.given_up or event.kind == words.UNIT_GIVEN_UP
+    if event.kind in (words.UNIT_GIVEN_UP, words.UNIT_REQUEUED):
+        tries.given_up = event.kind == words.UNIT_GIVEN_UP
     if event.kind in words.FREEING:
         _stop(tries, event.time)
         tries.under_way = False

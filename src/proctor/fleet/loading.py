@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ def load_fleet(path: str | Path, overrides: Sequence[str] = ()) -> FleetSpec:
     except ValidationError as error:
         raise explain(error, FleetSpec, data, lines) from error
     run = _Run.of(spec, path, lines, [text for text in overrides if text not in ours])
+    _refuse_ports(run)
     here = path.parent.resolve()
     resolved = spec.model_copy(
         update={
@@ -179,12 +181,29 @@ def _places(
 ) -> list[Checkpoint] | SpecModel | None:
     """The checkpoints with absolute paths, unless they are names on a server."""
     if isinstance(checkpoints, GlobSpec):
-        return GlobSpec(glob=at_base(checkpoints.glob, here))
+        return GlobSpec(glob=_pattern(checkpoints.glob, here))
     if isinstance(checkpoints, WatchSpec):
         return checkpoints.model_copy(update={"watch": at_base(checkpoints.watch, here)})
     if checkpoints is None or not local:
         return checkpoints
     return [one.model_copy(update={"path": at_base(one.path, here)}) for one in checkpoints]
+
+
+def _pattern(pattern: str, here: Path) -> str:
+    """An absolute pattern; nothing in the directory that it starts at is a wildcard."""
+    if "://" in pattern or pattern.startswith(("/", "~")):
+        return at_base(pattern, here)
+    return f"{glob.escape(str(here))}/{pattern}"
+
+
+def _refuse_ports(run: _Run) -> None:
+    """Jobs of a fleet may work on one machine, where only one of them could have the port."""
+    if _at(run.keys, "metrics.port") is not None:
+        raise UserError(
+            "a port for each run of a fleet, and runs share machines",
+            where=f"{run.lines.where(('metrics', 'port'))}: run.metrics.port",
+            fix="leave it out; the fleet has `metrics: {port: ...}` of its own",
+        )
 
 
 def _refuse_secrets(fleet: FleetSpec, where: str) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from proctor.fleet.cells import Cell, Unit
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.history import Tries, tries_of
+from proctor.fleet.notes import Notes
 from proctor.results import Ledger, Reconciliation, RunDir
 from proctor.rows import Event, told
 from proctor.runner.status import RunStatus, read_status
@@ -23,6 +24,8 @@ WAITING = "waiting"
 SUBMITTED = "submitted"
 """Its GPUs are its own, and its run has not begun."""
 GIVEN_UP = "given up"
+HELD = "held"
+"""A person has stopped it."""
 UNREADABLE = "unreadable"
 DONE = ("complete", "too_many_errors")
 """States of a run whose rows are all accounted for."""
@@ -36,8 +39,8 @@ class Standing:
         cell: which.
         unit: name of its unit.
         address: ``RUN_DIR:CHECKPOINT``, as ``proctor compare`` takes it.
-        state: `WAITING`, `SUBMITTED`, ``running``, ``crashed``, the name of its run's exit code, `GIVEN_UP`, or
-            `UNREADABLE`.
+        state: `WAITING`, `SUBMITTED`, ``running``, ``crashed``, the name of its run's exit code, `GIVEN_UP`, `HELD`,
+            or `UNREADABLE`.
         expected: rows of the source; None while that is not known.
         answered, errors, unanswered: of these; they add up to `expected` once it is known.
         score: the headline of its task, once the run has closed.
@@ -77,10 +80,12 @@ def standings(place: FleetDir, units: Sequence[Unit], events: Iterable[Event] | 
     Raises:
         OSError: the events cannot be read.
     """
-    tries = tries_of(place.events() if events is None else events, time.time())
+    tries, held = tries_of(place.events() if events is None else events, time.time()), Notes(place.folder).held()
 
     def stand(unit: Unit) -> list[Standing]:
-        return unit_standings(place.run(unit.name), unit, tries.get(unit.name, Tries()))
+        mine = tries.get(unit.name, Tries())
+        mine.held = unit.name in held
+        return unit_standings(place.run(unit.name), unit, mine)
 
     if place.folder.concurrency == 1:
         return [row for unit in units for row in stand(unit)]
@@ -104,7 +109,7 @@ def _told(run: RunDir, unit: Unit, tries: Tries) -> Iterator[Standing]:
     status = read_status(run)
     seconds = _number(status.last.get("seconds"))
     if not tries.attempts:  # a run that somebody started by hand
-        tries = Tries(1, seconds)
+        tries = replace(tries, attempts=1, seconds=seconds)
     summaries, trouble = _summaries(run)
     ledgers = _ledgers(status)
     last = _number(status.last.get("time"))
@@ -124,7 +129,8 @@ def _told(run: RunDir, unit: Unit, tries: Tries) -> Iterator[Standing]:
 
 def _bare(unit: Unit, tries: Tries) -> Iterator[Standing]:
     """The cells of a unit, from the fleet's events alone."""
-    state = GIVEN_UP if tries.given_up else SUBMITTED if tries.under_way else WAITING
+    over = GIVEN_UP if tries.given_up else HELD if tries.held else ""
+    state = over or (SUBMITTED if tries.under_way else WAITING)
     for cell in unit.cells:
         yield Standing(
             cell,
@@ -166,12 +172,12 @@ def _counted(row: Standing, status: RunStatus, ledger: Ledger | None) -> Standin
 
 def _state(status: RunStatus, ledger: Ledger | None, tries: Tries, unit: Unit) -> str:
     """The state of a cell; in a run that could not finish all of its cells, of this one."""
-    if status.state == "incomplete" and ledger is not None and ledger.complete:
+    if status.state in ("incomplete", *DONE) and ledger is not None and ledger.complete:
         over = ledger.error_rate > unit.spec.limits.max_error_rate
         return "too_many_errors" if over else "complete"
-    if tries.given_up and status.state not in (*DONE, "running"):
-        return GIVEN_UP
-    return status.state
+    if status.state in (*DONE, "running"):
+        return status.state
+    return GIVEN_UP if tries.given_up else HELD if tries.held else status.state
 
 
 def _summaries(run: RunDir) -> tuple[dict[str, Summary], str]:
