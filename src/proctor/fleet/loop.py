@@ -105,6 +105,20 @@ class Watcher:
                 return self.exit_code()
             self._pause(_BUSY_SECONDS if acted else _IDLE_SECONDS)
 
+    def round(self) -> None:
+        """Looks once and does what follows from that, and goes on only until what had to be stopped is gone.
+
+        Raises:
+            UserError: the cluster cannot be reached, or another watcher has taken the fleet over.
+        """
+        while True:
+            view, acted = self.step()
+            if view is None:
+                raise UserError(self._trouble, where=self._place.location)
+            if not acted and not stopping(view):
+                return
+            self._pause(_BUSY_SECONDS)
+
     def step(self) -> tuple[FleetView | None, bool]:
         """One round. Gives what there was to see, None if the cluster or the fleet directory was out of reach, and
         whether anything was done.
