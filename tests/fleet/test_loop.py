@@ -1,0 +1,375 @@
+"""The watcher against a cluster that is plain data, and run directories that the tests write."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.fleet import words
+from proctor.fleet.act import kill_driver
+from proctor.fleet.finding import find
+from proctor.fleet.folder import Fleet, FleetDir
+from proctor.fleet.jobs import Order, RefusedError, Sighting, TwiceError, UnreachableError
+from proctor.fleet.loading import load_fleet
+from proctor.fleet.loop import Ears, Watcher, described
+from proctor.fleet.notes import Notes
+from proctor.fleet.observe import parsed, submission_of
+from proctor.fleet.resubmit import enter
+from proctor.fleet.silence import Clocks, Silence, mark_of
+from proctor.fleet.view import Job, JobState, LastWords
+from proctor.rows import Event, UserError
+from proctor.storage.folder import open_folder
+from proctor.storage.lease import Lease
+from tests.fleet.making import write_fleet
+
+
+class FakeCluster:
+    """Jobs by submission id; what is submitted waits until a test moves it on."""
+
+    def __init__(self, gpus: float = 12.0) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.orders: list[Order] = []
+        self.stopped: list[str] = []
+        self.gpus, self.used = gpus, 0.0
+        self.down = ""
+        self.faults: list[Exception] = []
+        self.swallows = False
+
+    def look(self) -> Sighting:
+        if self.down:
+            raise UnreachableError(self.down)
+        return Sighting(dict(self.jobs), self.gpus, self.used, 8.0)
+
+    def submit(self, order: Order) -> None:
+        if self.faults:
+            raise self.faults.pop(0)
+        if order.submission in self.jobs:
+            raise TwiceError(order.submission)
+        self.orders.append(order)
+        self.jobs[order.submission] = Job(order.submission, JobState.PENDING)
+        if self.swallows:
+            raise UnreachableError("no answer in time")
+
+    def stop(self, submission: str) -> None:
+        self.stopped.append(submission)
+
+    def move(self, submission: str, state: JobState, **about: Any) -> None:
+        self.jobs[submission] = Job(submission, state, **about)
+
+
+class Stage:
+    """A fleet of the checkpoints a, b and c, 6 GPUs each; two of them fit at once."""
+
+    def __init__(self, directory: Path, **keys: Any) -> None:
+        (directory / "rows.jsonl").write_text('{"target": "x"}\n')
+        keys = {"matrix": {"checkpoints": ["a", "b", "c"]}, "gpus_per_unit": 6, **keys}
+        self.file = write_fleet(directory, **keys)
+        self.place = FleetDir(str(directory / "fleet"))
+        self.cluster = FakeCluster()
+        self.submit()
+
+    def submit(self) -> Fleet:
+        spec = load_fleet(self.file)
+        return enter(self.place, spec, find(spec).checkpoints).fleet
+
+    def watcher(self, **options: Any) -> Watcher:
+        return Watcher(self.place, self.cluster, options.pop("ears", Ears()), pace=0.01, **options)
+
+    def id(self, unit: str, attempt: int = 1) -> str:
+        return submission_of(self.place.fleet(), unit, attempt)
+
+    def kinds(self, unit: str | None = None) -> list[str]:
+        return [event.kind for event in self.place.events() if unit is None or event.data.get("unit") == unit]
+
+    def last(self, kind: str) -> Event:
+        return [event for event in self.place.events() if event.kind == kind][-1]
+
+    def finish(self, unit: str, attempt: int = 1, *, code: int = 0, complete: bool = True) -> None:
+        ledger = {"checkpoint": unit, "complete": complete}
+        run = self.place.run(unit)
+        run.write("reconciliation", {"complete": complete, "checkpoints": [ledger], "exit_code": code})
+        Notes(self.place.folder).leave(self.id(unit, attempt), LastWords(code))
+        self.cluster.move(self.id(unit, attempt), JobState.FAILED if code else JobState.SUCCEEDED)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def steps(watcher: Watcher, count: int = 4) -> None:
+    for _ in range(count):
+        watcher.step()
+
+
+def test_a_fleet_runs_to_its_end_as_room_comes_free(stage: Stage) -> None:
+    heard: list[str] = []
+    watcher = stage.watcher(ears=Ears(event=lambda event: heard.append(event.kind)))
+    with watcher.watching():
+        steps(watcher)
+        assert set(stage.cluster.jobs) == {stage.id("a"), stage.id("b")}
+        assert stage.cluster.orders[0].entrypoint.split()[-6:] == [
+            *("fleet", "unit", stage.place.location, "a", "--attempt", "1")
+        ]
+        for name in ("a", "b"):
+            stage.finish(name, code=2 if name == "b" else 0)
+        steps(watcher)
+        assert stage.id("c") in stage.cluster.jobs
+        stage.finish("c")
+        assert watcher.watch() == 2
+    assert heard == stage.kinds()
+    assert stage.kinds("a") == [words.UNIT_ADMITTED, words.UNIT_ENDED]
+    assert stage.last(words.FLEET_ENDED).data["complete"] == 3
+    stage.cluster.down = "gone"  # a fleet that is complete needs no cluster any more
+    with (again := stage.watcher()).watching():
+        assert again.watch() == 2
+        with pytest.raises(UserError, match="another driver"), stage.watcher().watching():
+            pass
+
+
+def test_others_gpus_and_tickets_count(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, cluster={"ticket": "seat", "gpus": 9}, priority=[{"match": "c", "priority": 1}])
+    stage.cluster.used = 6.0  # of 12: 3 of the 9 that this fleet may have are taken
+    watcher = stage.watcher()
+    with watcher.watching():
+        steps(watcher)
+        assert [order.tickets for order in stage.cluster.orders] == [{"seat": 6.0}]
+        assert list(stage.cluster.jobs) == [stage.id("c")]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["the job never arrived", "the job arrived"])
+def test_a_watcher_killed_while_it_submits_costs_nothing(stage: Stage, known: bool) -> None:
+    about = {"unit": "a", "attempt": 1, "submission": stage.id("a")}
+    stage.place.append_event(Event(words.UNIT_ADMITTED, data=about))
+    if known:
+        stage.cluster.move(stage.id("a"), JobState.RUNNING)
+    watcher = stage.watcher()
+    with watcher.watching():
+        steps(watcher)
+    assert [order.submission for order in stage.cluster.orders] == [stage.id(x) for x in ("b" if known else "ab")]
+    assert stage.kinds("a") == [words.UNIT_ADMITTED]
+
+
+def test_jobs_that_the_events_do_not_hold_are_taken_over_and_others_left_alone(stage: Stage) -> None:
+    stage.cluster.move(stage.id("b"), JobState.PENDING)
+    stage.cluster.move("proctor-ffffffffffff-a-1", JobState.RUNNING)
+    stage.cluster.move("somebody-else", JobState.RUNNING)
+    watcher = stage.watcher()
+    with watcher.watching():
+        steps(watcher)
+        assert stage.kinds("b") == [words.UNIT_ADOPTED]
+        for name in ("a", "b", "c"):
+            Notes(stage.place.folder).hold(name)
+        watcher.watch(lambda view, _acted: all(unit.attempt is None for unit in view.units))
+    assert not {"proctor-ffffffffffff-a-1", "somebody-else"} & set(stage.cluster.stopped)
+    assert parsed(stage.place.fleet(), "proctor-ffffffffffff-a-1") is None
+    assert parsed(stage.place.fleet(), stage.id("a", 12)) == ("a", 12)
+
+
+def test_answers_that_get_lost_and_jobs_that_are_refused(stage: Stage) -> None:
+    stage.cluster.swallows = True
+    watcher = stage.watcher()
+    with watcher.watching():
+        steps(watcher)
+        assert set(stage.cluster.jobs) == {stage.id("a"), stage.id("b")}
+        stage.cluster.jobs.clear()  # the head was started anew: both were known, so these are new attempts
+        stage.cluster.swallows, stage.cluster.faults = False, [RefusedError("no such resource")]
+        steps(watcher)
+        assert stage.kinds("a")[:4] == [words.UNIT_ADMITTED, words.UNIT_GONE, words.UNIT_REQUEUED, words.UNIT_ADMITTED]
+        gone = [event.data["counts"] for event in stage.place.events() if event.kind == words.UNIT_GONE]
+        assert gone == [False, False, True]
+        assert "no such resource" in stage.last(words.UNIT_GONE).message
+
+
+def test_nothing_is_decided_while_the_cluster_is_away(stage: Stage) -> None:
+    said: list[str] = []
+    watcher = stage.watcher(ears=Ears(trouble=said.append))
+    with watcher.watching():
+        steps(watcher)
+        stage.cluster.down = "connection refused"
+        steps(watcher)
+        stage.cluster.down = ""
+        steps(watcher, 1)
+    assert stage.kinds()[-3:-1] == [words.CLUSTER_LOST, words.CLUSTER_BACK]
+    assert stage.last(words.CLUSTER_LOST).message == "connection refused"
+    assert len(said) == 2
+    assert said[1] == ""
+
+
+def test_a_job_that_waits_too_long_is_withdrawn_and_its_unit_tried_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, pending_seconds=0.01, matrix={"checkpoints": ["a"]})
+    watcher = stage.watcher()
+    with watcher.watching():
+        steps(watcher, 1)
+        time.sleep(0.05)
+        steps(watcher, 4)
+    assert Notes(stage.place.folder).stop_asked(stage.id("a"))
+    assert stage.kinds("a") == [
+        *(words.UNIT_ADMITTED, words.UNIT_STOPPING, words.UNIT_GONE, words.UNIT_REQUEUED)  # it rests before it goes on
+    ]
+
+
+def test_a_job_without_progress_is_stopped_then_ended_then_given_up(tmp_path: Path) -> None:
+    stage = Stage(
+        tmp_path,
+        reap_after=0.01,
+        stop_seconds=0.01,
+        max_attempts=1,
+        matrix={"checkpoints": ["a", "b"]},
+        gpus_per_unit=12,
+    )
+    watcher = stage.watcher()
+    with watcher.watching():
+        steps(watcher, 1)
+        stage.cluster.move(stage.id("a"), JobState.RUNNING)
+        for _ in range(6):
+            watcher.step()
+            time.sleep(0.02)
+        assert stage.id("a") in stage.cluster.stopped
+        stage.cluster.move(stage.id("a"), JobState.STOPPED)
+        steps(watcher, 3)
+        assert stage.kinds("a")[-2:] == [words.UNIT_GONE, words.UNIT_GIVEN_UP]
+        assert stage.id("b") in stage.cluster.jobs  # the rest goes on
+        stage.finish("b")
+        assert watcher.watch() == 3
+    stage.submit()
+    Notes(stage.place.folder).try_again("a")
+    again = stage.watcher()
+    with again.watching():
+        steps(again)
+    assert stage.id("a", 2) in stage.cluster.jobs
+
+
+def test_a_mistake_told_twice_is_not_tried_again(stage: Stage) -> None:
+    for attempt in (1, 2):
+        about = {"unit": "a", "attempt": attempt}
+        stage.place.append_event(Event(words.UNIT_ADMITTED, time=1.0, data=about))
+        ended = {**about, "exit_code": 1, "complete": False}
+        stage.place.append_event(Event(words.UNIT_ENDED, time=2.0, message="no such file", data=ended))
+    watcher = stage.watcher()
+    with watcher.watching():
+        steps(watcher)
+    assert stage.kinds("a")[-1] == words.UNIT_GIVEN_UP
+    assert "no such file" in stage.last(words.UNIT_GIVEN_UP).message
+
+
+def test_a_unit_whose_run_directory_is_held_is_left_alone(stage: Stage) -> None:
+    lease = Lease(stage.place.run("a").folder, lambda _reason: None)
+    watcher = stage.watcher()
+    with watcher.watching(), lease.held():
+        steps(watcher)
+        assert set(stage.cluster.jobs) == {stage.id("b")}  # and the GPUs of that run count
+    assert stage.kinds("a") == []
+
+
+def test_what_would_be_done_can_be_asked_while_another_watches(stage: Stage) -> None:
+    with stage.watcher().watching():
+        foreseen = [described(action) for action in stage.watcher().foresee()]
+        assert foreseen == ["admit a, attempt 1", "admit b, attempt 1"]
+        assert not stage.cluster.orders
+        assert stage.watcher(admits=False).foresee() == []
+    stage.cluster.down = "no route"
+    with pytest.raises(UserError, match="no route"):
+        stage.watcher().foresee()
+
+
+def test_a_round_ends_when_what_it_stops_is_gone(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, pending_seconds=0.01)
+    with (first := stage.watcher()).watching():
+        steps(first, 2)
+    with (reaper := stage.watcher(admits=False)).watching():
+        reaper.round()
+        time.sleep(0.05)
+        reaper.round()
+        assert [stage.kinds(name)[-1:] for name in "abc"] == [[words.UNIT_REQUEUED], [words.UNIT_REQUEUED], []]
+        stage.cluster.down = "no route"
+        with pytest.raises(UserError, match="no route"):
+            reaper.round()
+
+
+def test_cells_added_while_a_watcher_is_at_work(stage: Stage, tmp_path: Path) -> None:
+    watcher = stage.watcher()
+    with watcher.watching():
+        steps(watcher, 2)
+        write_fleet(tmp_path, matrix={"checkpoints": ["a", "b", "c", "d"]}, gpus_per_unit=6)
+        stage.submit()
+        stage.cluster.gpus = 24.0
+        steps(watcher, 2)
+    assert stage.id("d") in stage.cluster.jobs
+    assert stage.last(words.FLEET_EXTENDED).message == "d"
+    assert stage.kinds().count(words.FLEET_CREATED) == 1
+
+
+def test_a_watcher_that_lost_its_lease_stops(stage: Stage) -> None:
+    watcher = stage.watcher()
+    with watcher.watching():
+        watcher._lose("taken over")
+        with pytest.raises(UserError, match="taken over"):
+            watcher.step()
+    assert not stage.cluster.orders
+
+
+def test_silence_outlasts_watchers_and_clocks_that_are_set(tmp_path: Path) -> None:
+    folder = open_folder(str(tmp_path))
+    noon = Clocks(1_000_000.0, 500.0, "boot")
+    first = Silence(folder)
+    assert first.of("a", "x", noon) == 0.0
+    assert first.of("a", "x", noon._replace(ticks=600.0, time=5.0)) == 100.0  # the wall clock was set
+    first.save()
+    second = Silence(folder)
+    assert second.of("a", "x", noon._replace(ticks=700.0, time=9e9)) == 200.0
+    assert second.of("a", "x", Clocks(1_000_050.0, 1.0, "rebooted")) == 50.0
+    assert second.of("a", "x", Clocks(999_000.0, 1.0, "rebooted")) == 0.0
+    assert second.of("a", "y", noon) == 0.0
+    (tmp_path / "progress.json").write_text("{")
+    assert Silence(folder).of("a", "x", noon) == 0.0
+
+
+def test_only_rows_are_progress() -> None:
+    checkpoint = {"done": 3, "answered": 3, "retries": {"lost": 1}}
+    status = {"time": 1.0, "events": {"engine.crashed": 1}, "checkpoints": {"a": checkpoint}, "active": ["a", 1]}
+    mark = mark_of(1, "RUNNING", status)
+    assert mark == mark_of(1, "RUNNING", {**status, "time": 2.0, "events": {"engine.crashed": 9}})
+    others = [
+        mark_of(2, "RUNNING", status),
+        mark_of(1, "PENDING", status),
+        mark_of(1, "RUNNING", {**status, "active": ["a", 2]}),
+        mark_of(1, "RUNNING", {**status, "checkpoints": {"a": {**checkpoint, "done": 4}}}),
+        mark_of(1, "RUNNING", None),
+    ]
+    assert len({mark, *others}) == 6
+    assert mark_of(1, "", {"checkpoints": {"a": 5}}) == mark_of(1, "", {"checkpoints": {"a": None}})
+
+
+def test_only_a_units_own_driver_is_ever_killed(tmp_path: Path) -> None:
+    text = (
+        "import sys, time; from proctor.storage.lease import Lease; from proctor.storage.folder import open_folder\n"
+        "lease = Lease(open_folder(sys.argv[-1]), print); lease.acquire(); print('held', flush=True); time.sleep(600)"
+    )
+
+    def holding(folder: Path, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", text, *words, str(folder)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    unit, person = holding(tmp_path / "unit", "fleet", "unit", "DIR", "a"), holding(tmp_path / "person", "run", "a")
+    try:
+        assert not kill_driver(open_folder(str(tmp_path / "nobody")), "a")
+        assert not kill_driver(open_folder(str(tmp_path / "person")), "a")
+        assert not kill_driver(open_folder(str(tmp_path / "unit")), "b")
+        assert kill_driver(open_folder(str(tmp_path / "unit")), "a")
+        assert unit.wait(60) == -9
+        assert person.poll() is None
+    finally:
+        for process in (unit, person):
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
