@@ -40,7 +40,7 @@ def read(config):
 
 def main():
     directory = Path(sys.argv[1])
-    a, b = configs(directory, load_seconds=2.0)
+    a, b = configs(directory, load_seconds=6.0)
     one = Supervised(a, directory)
     hot = hotswap(one, a, directory, beside=True, read=read)
     hot.to(a)
