@@ -41,4 +41,4 @@ def given(text: str) -> Given:
         place = FleetDir.existing(text)
         known = place.fleet()
         place = FleetDir(place.folder, storage_options(known.spec))
-    return Given(place, known.spec, known.units() if known.batches else [], recorded=True)
+    return Given(place, known.spec, known.units(), recorded=True)

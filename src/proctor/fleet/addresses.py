@@ -42,7 +42,7 @@ def addresses(text: str, pattern: str = "*") -> Addresses:
     place = FleetDir.existing(text)
     fleet = place.fleet()
     place = FleetDir(place.folder, storage_options(fleet.spec))
-    units = fleet.units() if fleet.batches else []
+    units = fleet.units()
     cells = [(unit, cell) for unit in units for cell in unit.cells if fnmatchcase(cell.name, pattern)]
     if not cells:
         raise UserError(f"no cell fits {pattern!r}", where=text, fix="`proctor fleet list` names them")

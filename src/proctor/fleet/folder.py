@@ -56,11 +56,13 @@ class Fleet:
         return base_of(self.spec)
 
     def units(self) -> list[Unit]:
-        """All units, in the order of the matrix.
+        """All units, in the order of the matrix. A fleet that grows may be without any; another one may not.
 
         Raises:
             UserError: as `expand`.
         """
+        if self.spec.grows and not self.batches:
+            return []
         return expand(self.spec, self.base, self.batches)
 
     def to_json(self) -> bytes:

@@ -201,7 +201,8 @@ class Watcher:
         begun = not self._stored
         if isinstance(self._fleet.spec.matrix.checkpoints, WatchSpec) and self.book.now() >= self._next_find:
             self._next_find = self.book.now() + _FIND_SECONDS * self._pace
-            found = find(self._fleet.spec, self._looks)
+            known = {one.path for batch in self._fleet.batches for one in batch}
+            found = find(self._fleet.spec, self._looks, known)
             self._looks = found.looks
             enter(self._place, self._fleet.spec, found.checkpoints)
         added = self._load()

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proctor.fleet.cells import Unit, expand
-from proctor.fleet.folder import DOCUMENT, Fleet, FleetDir, base_of, now
+from proctor.fleet.cells import Unit
+from proctor.fleet.folder import DOCUMENT, Fleet, FleetDir, now
 from proctor.rows import UserError
 from proctor.spec import Checkpoint, differences
 from proctor.spec.fleet import FleetSpec
@@ -78,7 +78,7 @@ def _first(place: FleetDir, spec: FleetSpec, found: Sequence[Checkpoint]) -> Ent
         raise UserError(f"holds a run, not a fleet ({other} is there)", where=place.location, fix=_FIX)
     batches = (tuple(found),) if found else ()
     fleet = Fleet(secrets.token_hex(6), now(), spec, batches)
-    units = _units(fleet)
+    units = fleet.units()
     return Entered(fleet, units, [unit.name for unit in units], created=True, changed=True)
 
 
@@ -95,22 +95,10 @@ def _again(known: Fleet, spec: FleetSpec, found: Sequence[Checkpoint]) -> Entere
             )
     _refuse_fewer(spec, list(paths), found)
     fleet = replace(known, spec=spec, batches=(*known.batches, new) if new else known.batches)
-    before, units = {unit.name: unit for unit in _units(known)}, _units(fleet)
+    before, units = {unit.name: unit for unit in known.units()}, fleet.units()
     _refuse_other_questions(before, units)
     added = [unit.name for unit in units if unit.name not in before]
     return Entered(fleet, units, added, created=False, changed=fleet != known)
-
-
-def _units(fleet: Fleet) -> list[Unit]:
-    """A fleet that watches a directory may begin without a cell; any other is a mistake then."""
-    if not fleet.batches and waits(fleet.spec):
-        return []
-    return expand(fleet.spec, base_of(fleet.spec), fleet.batches)
-
-
-def waits(spec: FleetSpec) -> bool:
-    """Whether checkpoints may come later."""
-    return not isinstance(spec.matrix.checkpoints, list | None)
 
 
 def _refuse_regrouping(before: FleetSpec, after: FleetSpec) -> None:
@@ -123,7 +111,7 @@ def _refuse_regrouping(before: FleetSpec, after: FleetSpec) -> None:
 
 def _refuse_fewer(spec: FleetSpec, known: list[str], found: Sequence[Checkpoint]) -> None:
     """What is listed may only grow; what was found on a disk may be gone from there."""
-    if waits(spec):
+    if spec.grows:
         return
     gone = [name for name in known if name not in {one.name for one in found}]
     if gone:

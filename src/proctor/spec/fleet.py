@@ -160,6 +160,11 @@ class FleetSpec(SpecModel):
     metrics: FleetMetricsSpec | None = None
     """Prometheus metrics. Default: none."""
 
+    @property
+    def grows(self) -> bool:
+        """Whether checkpoints may come later, without a change of the spec."""
+        return isinstance(self.matrix.checkpoints, GlobSpec | WatchSpec)
+
     @field_validator("fleet_dir")
     @classmethod
     def _can_be_written_to(cls, value: str) -> str:
