@@ -85,6 +85,9 @@ def test_each_state_has_its_row_and_the_rows_balance(tmp_path: Path) -> None:
     assert (rows["done"].rate, rows["done"].attempts, rows["done"].gpu_hours, rows["done"].note) == (2.0, 1, 2.0, "")
     assert (rows["lost"].attempts, rows["lost"].gpu_hours) == (2, 4.0)
     assert rows["lost"].note == "why unit.given_up"
+    with place.run("dead").locked(lambda _: None):
+        live = stands(place)["dead"]
+    assert (live.state, live.rate, live.unanswered) == ("running", 7.0, 3)
     assert rows["part"].attempts == 1  # nobody wrote an event, and yet there was a run
     assert rows["part"].gpu_hours == pytest.approx(2 * 2.0 / 3600)
 
