@@ -102,7 +102,7 @@ class _Run:
             value = _at(given, key)
             if value is not None:
                 set_value(filled, key, value, key)
-        if _at(given, "engine.mode") is None:
+        if _at(given, "engine.mode") is None and isinstance(filled["engine"], dict):
             filled["engine"].pop("mode", None)
         return build_spec(filled, base=self.base, lines=self.lines)
 

@@ -85,7 +85,9 @@ def _data_key(loc: tuple[int | str, ...], data: Any) -> Key:
     """The location without the names of union members that pydantic puts in: only steps that the data really has."""
     key: list[str | int] = []
     tagged: Any = None  # the mapping whose tag was left out: below it, the same word is a key
-    for step in loc:
+    for place, step in enumerate(loc):
+        if isinstance(step, str) and place < len(loc) - 1 and _is_no_key(step, data):
+            continue
         if isinstance(data, dict) and step == data.get("kind") and data is not tagged:
             tagged = data
             continue
@@ -94,6 +96,11 @@ def _data_key(loc: tuple[int | str, ...], data: Any) -> Key:
         key.append(step)
         data = _below(data, step)
     return tuple(key)
+
+
+def _is_no_key(step: str, data: Any) -> bool:
+    """Whether a step that others follow can only be the name of a union's member."""
+    return isinstance(data, list) or (isinstance(data, dict) and step not in data)
 
 
 def _nearest(key: Key, model: type[BaseModel], data: Any) -> str | None:

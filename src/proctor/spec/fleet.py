@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Discriminator, Field, JsonValue, Tag, field_validator
 
 from proctor.spec.engine import Checkpoint
 from proctor.spec.model import LONGEST, MOST, PathText, SpecModel, without_secrets
@@ -46,10 +46,33 @@ class WatchSpec(SpecModel):
     """Only directories whose name fits this pattern."""
 
 
+def _form(value: Any) -> str | None:
+    """Which of its forms `MatrixSpec.checkpoints` has."""
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict) and {"glob", "watch"} <= value.keys():
+        return None
+    if isinstance(value, WatchSpec) or (isinstance(value, dict) and "watch" in value):
+        return "a directory"
+    return "a pattern" if isinstance(value, GlobSpec | dict) else None
+
+
+Checkpoints = Annotated[
+    Annotated[list[Checkpoint], Tag("a list")]
+    | Annotated[GlobSpec, Tag("a pattern")]
+    | Annotated[WatchSpec, Tag("a directory")],
+    Discriminator(
+        _form,
+        custom_error_type="checkpoints",
+        custom_error_message="must be a list of checkpoints, or a block with glob, or one with watch",
+    ),
+]
+
+
 class MatrixSpec(SpecModel):
     """What the cells are: every checkpoint, times every task, times every combination of choices."""
 
-    checkpoints: list[Checkpoint] | GlobSpec | WatchSpec | None = None
+    checkpoints: Checkpoints | None = None
     """A list as in a run's `engine.checkpoints`, a pattern, or a directory to watch. Default: those of the run spec."""
     tasks: dict[TaskName, TaskSpec] = {}
     """Tasks by name. Default: the task of the run spec."""
