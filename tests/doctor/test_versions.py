@@ -78,10 +78,10 @@ def test_a_package_may_come_under_another_name() -> None:
 @pytest.mark.parametrize(
     ("requires", "what"),
     [
-        ({"ray": "newest"}, "says nothing of versions"),
+        ({"ray": "newest"}, "these are no versions"),
         ({"ray": ""}, "at least 1 character"),
         ({"ray; rm": "==1"}, "does not have the form"),
-        ({"python": 3.11}, "string"),
+        ({"python": 3.11}, "a version stands in quotes"),
     ],
 )
 def test_what_no_version_can_meet_is_refused(requires: dict[str, object], what: str) -> None:

