@@ -153,10 +153,11 @@ def test_finished_cells_say_more_than_estimates(tmp_path: Path) -> None:
 
 
 def test_a_described_cluster_gives_gpus_and_cpus(tmp_path: Path) -> None:
-    fleet, place = fleet_of(tmp_path)
+    fleet, place = fleet_of(tmp_path, lanes=2, priority=[{"match": "a", "priority": 1}, {"match": "z*", "priority": 2}])
     nodes = Cluster((Node("n", cpus=8.0, ram=64 << 30, object_store=8 << 30, gpus=2.0, count=3),), "described")
     found = plan_fleet(fleet, place, nodes, engine_rate=4.0)
     assert found.facts.rate == Figure(4.0, "given")
+    assert found.warnings == ["lanes: has no effect without way: sequential", "priority.1.match: 'z*' fits no cell"]
     assert (found.facts.gpus, found.facts.cores) == (Figure(6.0, "described"), Figure(24.0, "described"))
     (tmp_path / "rows.jsonl").unlink()
     lost = plan_fleet(fleet, place, nodes)

@@ -67,10 +67,13 @@ def _lines(found: FleetPlan) -> None:
                       new=unit.name in found.added)  # fmt: skip
     for way in found.ways:
         json_line("way", **asdict(way), chosen=way.way == found.chosen)
-    json_line("plan", facts=asdict(found.facts), reasons=found.reasons, waiting=found.waiting)
+    json_line("plan", facts=asdict(found.facts), reasons=found.reasons, waiting=found.waiting,
+              warnings=found.warnings)  # fmt: skip
 
 
 def _show(found: FleetPlan, place: str) -> None:
+    for warning in found.warnings:
+        stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
     for path, reason in found.waiting.items():
         stderr.print(f"[yellow]not yet:[/] {escaped(f'{path}: {reason}')}", soft_wrap=True)
     cells = [(cell, unit) for unit in found.units for cell in unit.cells]

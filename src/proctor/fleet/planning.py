@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from proctor.capacity import Cluster
 from proctor.capacity import plan as plan_run
@@ -18,7 +19,7 @@ from proctor.fleet.standing import DONE, Standing, standings
 from proctor.fleet.ways import WAYS, Facts, Figure, Prediction, predict
 from proctor.rows import UserError
 from proctor.sources.registry import source_of
-from proctor.spec import RunSpec
+from proctor.spec import RunSpec, warnings_of
 from proctor.spec.fleet import FleetSpec
 
 _SAMPLE_SECONDS = 5.0
@@ -39,6 +40,7 @@ class FleetPlan:
         facts: the numbers behind them.
         chosen: the way of the spec.
         reasons: what speaks for and against it, one line each.
+        warnings: settings without effect.
     """
 
     units: list[Unit]
@@ -50,6 +52,7 @@ class FleetPlan:
     facts: Facts
     chosen: str
     reasons: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 def plan_fleet(
@@ -91,7 +94,24 @@ def plan_fleet(
         facts=facts,
         chosen=spec.way,
         reasons=[*trouble, *reasons(spec.way, ways)],
+        warnings=warnings_of_fleet(spec, units),
     )
+
+
+def warnings_of_fleet(spec: FleetSpec, units: Sequence[Unit]) -> list[str]:
+    """One line for each setting of a fleet, or of its runs, that has no effect: ``key: why``."""
+    found = [
+        f"{key}: has no effect without way: {way}"
+        for key, way in (("at_once", "parallel"), ("lanes", "sequential"))
+        if spec.way != way and getattr(spec, key) != FleetSpec.model_fields[key].default
+    ]
+    names = [cell.name for unit in units for cell in unit.cells]
+    found += [
+        f"priority.{place}.match: {rule.match!r} fits no cell"
+        for place, rule in enumerate(spec.priority)
+        if not any(fnmatchcase(name, rule.match) for name in names)
+    ]
+    return [*found, *dict.fromkeys(f"run.{text}" for unit in units for text in warnings_of(unit.spec))]
 
 
 def _predicted(fleet: Fleet, way: str, rows: dict[str, int | None], facts: Facts, done: set[str]) -> Prediction:
