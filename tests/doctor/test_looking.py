@@ -55,6 +55,7 @@ def on_gpus(count: float, **keys: object) -> RunSpec:
 
 def test_a_check_that_hangs_or_fails_costs_only_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_TOKEN", "hunter2hunter2")
+    monkeypatch.setenv("PWD", "/where/this/runs")
     over = threading.Event()
 
     def hangs() -> Iterable[Finding]:
@@ -69,7 +70,7 @@ def test_a_check_that_hangs_or_fails_costs_only_its_own_answer(monkeypatch: pyte
         raise UserError("none", where="here", fix="make one")
 
     def fine() -> Iterable[Finding]:
-        yield Finding("d", "fine", "ok", "there")
+        yield Finding("d", "fine", "ok", "/where/this/runs/there")
 
     checks = [Check("a", "hangs", hangs), Check("b", "fails", fails, needed=True), Check("c", "refuses", refuses)]
     began = time.monotonic()
@@ -81,6 +82,7 @@ def test_a_check_that_hangs_or_fails_costs_only_its_own_answer(monkeypatch: pyte
     ]  # fmt: skip
     assert found[0].what == "no answer within 0.5 s"
     assert "hunter2" not in str(found)
+    assert found[3].what == "/where/this/runs/there"
     assert (found[2].what, found[2].fix) == ("here: none", "make one")
 
 

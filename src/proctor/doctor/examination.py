@@ -37,6 +37,8 @@ def examination(
 
 def _checks(spec: RunSpec | None, cluster: str | None, seconds: float) -> Iterator[Check]:
     yield Check("python", "packages", look_at_packages, needed=True)
+    if spec is not None:
+        yield Check("python", "requires", partial(look_at_requires, spec), needed=True)
     yield Check("machine", "memory", look_at_machine)
     yield Check("machine", "disk", look_at_disk, needed=True)
     yield Check("machine", "limits", look_at_limits)
@@ -59,7 +61,6 @@ def _checks_of_run(spec: RunSpec, seconds: float) -> Iterator[Check]:
         yield Check("engine", "openai", partial(look_at_server, spec.engine, seconds), needed=True)
     yield Check("storage", "source.path", partial(look_at_source, spec, seconds), needed=True)
     yield Check("storage", "run_dir", partial(look_at_run_dir, spec, seconds), needed=True)
-    yield Check("python", "requires", partial(look_at_requires, spec), needed=True)
     if spec.metrics is not None:
         yield Check("metrics", "metrics", partial(look_at_metrics, spec.metrics.port))
     yield Check("tracker", "trackers", partial(look_at_trackers, spec), needed=True)
