@@ -69,20 +69,11 @@ def find(fleet: FleetSpec, before: Mapping[str, Look] | None = None, known: Cont
     if isinstance(wanted, list):
         return Found(tuple(wanted))
     pattern = _pattern(wanted)
-    places = sorted(_places(fleet, pattern), key=by_number)
-    checkpoints, waiting, looks = [], {}, {}
-    for place in (place for place in places if place not in known):
-        folder = open_folder(place, storage_options(fleet))
-        try:
-            look = _look(folder)
-            reason = _lacking(folder, look)
-        except OSError as error:  # it is being moved away, or storage failed: the next look will tell
-            waiting[place] = f"cannot be read: {error}"
-            continue
-        looks[place] = look
-        if reason is None and isinstance(wanted, WatchSpec):
-            seen = (before or {}).get(place)
-            reason = SEEN_ONCE if seen is None else CHANGED if seen != look else None
+    places = sorted((place for place in _places(fleet, pattern) if place not in known), key=by_number)
+    checkpoints, waiting, looks = [], dict[str, str](), dict[str, Look]()
+    for place in places:
+        seen = None if before is None else before.get(place)
+        reason = _why_not(fleet, place, looks, seen, twice=isinstance(wanted, WatchSpec))
         try:
             checkpoint = Checkpoint(name=_name(place, pattern), path=place)
         except ValidationError:
@@ -92,6 +83,19 @@ def find(fleet: FleetSpec, before: Mapping[str, Look] | None = None, known: Cont
         else:
             waiting[place] = reason
     return Found(tuple(checkpoints), waiting, looks)
+
+
+def _why_not(fleet: FleetSpec, place: str, looks: dict[str, Look], before: Look | None, *, twice: bool) -> str | None:
+    """Why the directory at `place` does not count; None if it does. What it is like now goes into `looks`."""
+    folder = open_folder(place, storage_options(fleet))
+    try:
+        look = looks[place] = _look(folder)
+        reason = _lacking(folder, look)
+    except OSError as error:  # it is being moved away, or storage failed: the next look will tell
+        return f"cannot be read: {error}"
+    if reason is not None or not twice:
+        return reason
+    return SEEN_ONCE if before is None else CHANGED if before != look else None
 
 
 def find_settled(fleet: FleetSpec, pause: float = 2.0) -> Found:

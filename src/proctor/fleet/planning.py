@@ -84,18 +84,8 @@ def plan_fleet(
     facts = _facts(spec, place, units, cluster, engine_rate, start)
     done = {row.cell.name for row in stand if row.state in DONE}
     ways = [_predicted(entered.fleet, way, rows, facts, done) for way in WAYS]
-    return FleetPlan(
-        units=units,
-        added=entered.added,
-        waiting=found.waiting,
-        standings=stand,
-        rows=rows,
-        ways=ways,
-        facts=facts,
-        chosen=spec.way,
-        reasons=[*trouble, *reasons(spec.way, ways)],
-        warnings=warnings_of_fleet(spec, units),
-    )
+    told, warnings = [*trouble, *reasons(spec.way, ways)], warnings_of_fleet(spec, units)
+    return FleetPlan(units, entered.added, found.waiting, stand, rows, ways, facts, spec.way, told, warnings)
 
 
 def warnings_of_fleet(spec: FleetSpec, units: Sequence[Unit]) -> list[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -140,11 +140,7 @@ def predict(
         max_concurrent: jobs at the same time at most.
         done: names of cells that are complete already.
     """
-    loads = []
-    for unit in units:
-        left = [cell for cell in unit.cells if cell.name not in done]
-        if left:
-            loads.append(_Load(unit, len(left), rows.get(left[0].name)))
+    loads = list(_loads(units, rows, done))
     if not loads:
         return Prediction(way, formula="every cell is complete")
     gpus = max(load.unit.gpus for load in loads)
@@ -163,6 +159,13 @@ def predict(
         cpu_hours=_cpu_hours(loads, facts),
     )
     return _timed(counted, loads, facts, max_concurrent)
+
+
+def _loads(units: Sequence[Unit], rows: Mapping[str, int | None], done: Collection[str]) -> Iterator[_Load]:
+    for unit in units:
+        left = [cell for cell in unit.cells if cell.name not in done]
+        if left:
+            yield _Load(unit, len(left), rows.get(left[0].name))
 
 
 def _at_once(units: int, gpus: float, free: float | None, most: int | None) -> int | None:
