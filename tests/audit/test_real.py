@@ -51,58 +51,26 @@ def lies_within(found: Threshold, least: int, most: int) -> bool:
     return found.knob == "batch" and least <= found.below < found.above <= most
 
 
-def shares(audit: Audit) -> dict[str, float | None]:
-    """Share of equal log-probabilities, by arm."""
-    return {
-        arm: found.logprob_equal.value for arm, found in comparisons(audit).items() if found.logprob_equal is not None
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("dtype", ["float32"])
-def test_transformers_is_steady_and_its_batches_are_judged_by_what_this_machine_shows(
-    tmp_path: Path, trained_model: Path, dtype: str
-) -> None:
-    engine = {"kind": "transformers", "checkpoints": [str(trained_model)], "dtype": dtype, "batch_size": 8}
-    arms = ["repeat", "batch", "dtype"]
-    audit, _ = audited(spec_of(tmp_path, engine, {"sample": 8, "arms": arms, "batches": [8]}))
-    seen = shares(audit)
-    assert seen["repeat"] == 1.0
-    assert audit.verdict.kind in ("no effect found", "isolated")
-    # Whether a batch changes the sums depends on the processor: the verdict must follow what was seen.
-    assert (("batch",) in audit.verdict.causes) == (seen["batch=8"] != 1.0)
-    if ("batch",) in audit.verdict.causes:
-        assert audit.verdict.nature == "rounding"
-        (found,) = audit.verdict.thresholds
-        assert lies_within(found, 1, 8)
-    control = next(shown for shown in audit.arms if shown.arm.layer == "control")
-    assert control.comparison is not None
-    assert control.comparison.differs
-    assert not any("was not seen" in clue for clue in audit.verdict.evidence)
-
-
-@pytest.mark.slow
-@pytest.mark.model
-@pytest.mark.timeout(900)
-def test_transformers_in_bfloat16_is_told_what_its_padded_batches_do(tmp_path: Path, trained_model: Path) -> None:
-    engine = {"kind": "transformers", "checkpoints": [str(trained_model)], "dtype": "bfloat16", "batch_size": 16}
-    arms = {"sample": 16, "arms": ["repeat", "batch", "attention"], "batches": [2, 16]}
+def test_transformers_is_steady_and_is_told_what_its_padded_batches_do(tmp_path: Path, trained_model: Path) -> None:
+    engine = {"kind": "transformers", "checkpoints": [str(trained_model)], "dtype": "bfloat16", "batch_size": 8}
+    arms = {"sample": 8, "arms": ["repeat", "batch", "attention"], "batches": [8]}
     spec = spec_of(tmp_path, engine, arms)
-    audit, lab = audited({**spec, "sampling": {"max_tokens": 12}})
+    audit, lab = audited({**spec, "sampling": {"max_tokens": 8}})
     lengths = {found.prompt_tokens for found in lab.observations(BASELINE)}
     assert len(lengths) > 1, "a batch of these is padded"
     seen = comparisons(audit)
-    assert seen["repeat"].rows == 32, "every row was answered, in both rounds"
+    assert seen["repeat"].rows == 16, "every row was answered, in both rounds"
     assert not seen["repeat"].differs
     # Whether padding and the batch change the sums depends on the processor: the verdict must follow what was seen.
-    shows = seen["batch=2"].differs or seen["batch=16"].differs
+    shows = seen["batch=8"].differs
     assert (("batch",) in audit.verdict.causes) == shows
     assert any(ruled.startswith("batch: ") for ruled in audit.verdict.ruled_out) != shows
     if shows:
         assert_the_switch_is_judged(audit, "attention=eager")
-        assert all(lies_within(found, 1, 16) for found in audit.verdict.thresholds), "none if it comes and goes"
+        assert all(lies_within(found, 1, 8) for found in audit.verdict.thresholds), "none if it comes and goes"
     assert audit.verdict.nature == ("rounding" if audit.effects else "unknown")
 
 
@@ -116,24 +84,24 @@ def test_vllm_with_two_threads_is_told_which_switch_makes_its_batches_alike(
         "kind": "vllm",
         "checkpoints": [str(trained_model)],
         "dtype": "float32",
-        "batch_size": 4,
+        "batch_size": 2,
         "max_model_len": 2048,
         "python": str(vllm_python),
         "env": {"OMP_NUM_THREADS": "2"},
         "options": {"kv_cache_memory_bytes": 2**28, "enable_prefix_caching": False},
     }
-    arms = {"sample": 4, "arms": ["repeat", "batch", SPLIT], "batches": [4]}
+    arms = {"sample": 2, "arms": ["repeat", "batch", SPLIT], "batches": [2]}
     audit, _ = audited(spec_of(tmp_path, engine, arms, {"prompt": LONG}))
     seen, verdict = comparisons(audit), audit.verdict
-    assert seen["repeat"].rows == 8, "every row was answered"
+    assert seen["repeat"].rows == 4, "every row was answered"
     assert not seen["repeat"].differs
     # Whether the sums depend on the batch is the processor's matter: the verdict must say what was seen.
-    assert (("batch",) in verdict.causes) == seen["batch=4"].differs
-    assert any(ruled.startswith("batch: ") for ruled in verdict.ruled_out) != seen["batch=4"].differs
-    if seen["batch=4"].differs:
+    assert (("batch",) in verdict.causes) == seen["batch=2"].differs
+    assert any(ruled.startswith("batch: ") for ruled in verdict.ruled_out) != seen["batch=2"].differs
+    if seen["batch=2"].differs:
         assert_the_switch_is_judged(audit, f"{SPLIT}=off")
         (found,) = audit.verdict.thresholds
-        assert lies_within(found, 1, 4)
+        assert lies_within(found, 1, 2)
 
 
 def assert_the_switch_is_judged(audit: Audit, setting: str) -> None:

@@ -22,7 +22,7 @@ def test_transformers_replays_every_position_and_judges_it_against_a_higher_prec
     tmp_path: Path, trained_model: Path
 ) -> None:
     engine = {"kind": "transformers", "checkpoints": [str(trained_model)], "dtype": "bfloat16", "batch_size": 2}
-    settings = {"sample": 4, "arms": ["repeat", "batch"]}
+    settings = {"sample": 4, "arms": ["repeat", "batch", "dtype"]}
     audit, lab = Auditor(build_spec(spec_of(tmp_path, engine, settings))).run()
     # Whether a batch changes the sums depends on the processor: only what a verdict judges was replayed by itself.
     assert ("batch=2" in lab.replayed) == bool(audit.effects)
@@ -40,3 +40,7 @@ def test_transformers_replays_every_position_and_judges_it_against_a_higher_prec
     if audit.effects:
         assert audit.verdict.nature == "rounding"
         assert any("root mean square error against dtype=float32" in clue for clue in audit.verdict.evidence)
+    control = next(shown for shown in audit.arms if shown.arm.layer == "control")
+    assert control.comparison is not None
+    assert control.comparison.differs
+    assert not any("was not seen" in clue for clue in audit.verdict.evidence)

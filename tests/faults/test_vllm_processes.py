@@ -20,7 +20,7 @@ __all__ = ["trained_model", "vllm_python"]
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
 STALL_SECONDS = 40.0
-ROWS = 600
+ROWS = 200
 
 
 def processes(one: Supervised) -> dict[str, int]:
