@@ -147,6 +147,8 @@ REFUSED = [
     ({"matrix": {"checkpoints": {"glob": 3}}}, "fleet.yaml:4: matrix.checkpoints.glob: input should be a valid string"),
     ({"matrix": {"checkpoints": ["../.."]}}, "matrix.checkpoints.0: '..' does not have the form"),
     ({"run": {**RUN, "engine": None}}, "engine: must be a block of keys, and is empty"),
+    ({"run": {**RUN, "engine": {"kind": "scripted", "gpus_per_replica": 2.0}}, "gpus_per_unit": 1.0,
+      "matrix": {"checkpoints": ["a"]}}, "gpus_per_unit: 1, and the engines of a job take 2"),
     ({"run": "missing.yaml"}, "cannot read the spec"),
     ({"run": {**RUN, "sampling": {"max_token": 1}}}, "sampling.max_token: unknown key 'max_token' (did you mean"),
     ({"max_concurrent": "4"}, "'4' is text, not a number"),

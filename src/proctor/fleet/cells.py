@@ -144,10 +144,21 @@ def _unit(
         spec = build_spec(data)
     except UserError as error:
         raise UserError(error.what, where=f"cell {cells[0].name}: {error.where}", fix=error.fix) from error
-    gpus = fleet.gpus_per_unit
-    if gpus is None:
-        gpus = spec.engines_at_once * spec.engine.gpus_per_replica
-    return Unit(name, cells, spec, gpus, max(priority_of(fleet, cell.name) for cell in cells))
+    return Unit(name, cells, spec, _gpus(fleet, spec), max(priority_of(fleet, cell.name) for cell in cells))
+
+
+def _gpus(fleet: FleetSpec, spec: RunSpec) -> float:
+    """GPUs of a job. With fewer than its engines ask Ray for, more jobs would start than can work."""
+    taken = spec.engines_at_once * spec.engine.gpus_per_replica
+    if fleet.gpus_per_unit is None:
+        return taken
+    if fleet.gpus_per_unit < taken:
+        raise UserError(
+            f"{fleet.gpus_per_unit:g}, and the engines of a job take {taken:g}",
+            where="gpus_per_unit",
+            fix="leave it out",
+        )
+    return fleet.gpus_per_unit
 
 
 def run_dir_of(fleet_dir: str, unit: str) -> str:

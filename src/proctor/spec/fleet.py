@@ -165,7 +165,7 @@ class FleetSpec(SpecModel):
     cluster: FleetClusterSpec = FleetClusterSpec()
     """Where."""
     gpus_per_unit: float | None = Field(default=None, ge=0, le=MOST)
-    """GPUs that a job takes. Default: those of all its engines."""
+    """GPUs that a job takes; no fewer than all its engines. Default: as many."""
     max_concurrent: int | None = Field(default=None, ge=1, le=MOST)
     """Jobs at the same time at most. Default: as many as there are GPUs for."""
     priority: list[PrioritySpec] = []
