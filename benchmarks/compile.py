@@ -62,7 +62,7 @@ def run(rounds: int) -> list[dict[str, Any]]:
 def subjects(folder: Path, rounds: int) -> list[Subject]:
     """The demo's last checkpoint, and a tower with random weights."""
     tiny = list(model_dirs(folder / "models").values())[-1]
-    many = Options(rounds=max(6, rounds), warmups=2, processes=3, most=6, sample=48, answers=3, rows=PLANNED)
+    many = Options(rounds=max(6, rounds), warmups=2, processes=4, most=7, sample=48, answers=3, rows=PLANNED)
     few = Options(rounds=max(4, rounds - 1), warmups=1, processes=3, most=5, sample=24, answers=0, rows=PLANNED)
     return [
         Subject("The tiny Qwen3-VL", tiny, 16, 20, many),

@@ -11,12 +11,13 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from proctor.cli.app import app
-from proctor.compile import bench
+from proctor.compile import bench, store
 from proctor.compile.bench import Advance, Options, Progress
 from proctor.compile.collected import Collected
 from proctor.compile.model import Measured
 from proctor.compile.orders import Explained, Piece
 from proctor.compile.store import read_bench
+from proctor.rows import UserError
 from proctor.spec import RunSpec
 from tests.compile.invented import FASTER, invented
 
@@ -83,17 +84,45 @@ def test_one_process_cannot_tell(spec: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_options_are_taken_as_they_are_given(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand = Stand(invented(FASTER))
     more = "--targets blocks --targets merger --rounds 4 --processes 5 --sample 9 --backend eager --no-agreement"
-    proctor(monkeypatch, stand, spec, *more.split(), "--warm-ups", "3", "--answers", "0")
+    proctor(monkeypatch, stand, spec, *more.split(), "--warm-ups", "3", "--answers", "0", "--rows", "7000")
     assert stand.options == Options(
         targets=("blocks", "merger"),
         backend="eager",
         rounds=4,
         warmups=3,
         processes=5,
+        most=10,
+        rows=7000,
         sample=9,
         answers=0,
         agreement=False,
     )
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spec.parent / "file").touch()
+    stand = Stand(invented(FASTER))
+    monkeypatch.setattr(bench, "measure", stand)
+    with pytest.raises(UserError, match="a bench cannot be written there: Not a directory") as caught:
+        CliRunner().invoke(
+            app, ["compile", "bench", str(spec), "--out", str(spec.parent / "file" / "out")], catch_exceptions=False
+        )
+    assert caught.value.fix == "give another --out"
+    assert stand.options == Options(), "it was not called"
+    assert sorted(path.name for path in spec.parent.iterdir()) == ["file", "spec.yaml"]
+
+
+def test_a_disk_that_fills_up_meanwhile_does_not_cost_the_verdict(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise UserError("cannot be written: No space left on device", where="compile.json")
+
+    monkeypatch.setattr(store, "write_bench", full)
+    done = proctor(monkeypatch, Stand(invented(FASTER)), spec)
+    assert "Compile blocks: it saves" in done.output
+    assert isinstance(done.exception, UserError)
+    assert not (spec.parent / "run" / "compile").exists()
 
 
 def test_machines_get_lines_of_json_alone(spec: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

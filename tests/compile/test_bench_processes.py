@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from proctor.compile import process
 from proctor.compile.orders import Order, Piece
@@ -92,6 +93,17 @@ def test_a_model_that_is_not_there_is_told_by_the_real_worker(tmp_path: Path) ->
     (only,) = told(tmp_path)
     assert only.mistake
     assert "/nowhere/at/all" in only.trouble
+
+
+def test_a_model_that_is_damaged_is_the_users_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": ')
+    (tmp_path / "model" / "model.safetensors").touch()
+    config = replace(ORDER.config, model=str(tmp_path / "model"))
+    *_, last = pieces(replace(ORDER, config=config), tmp_path, seconds=120.0)
+    assert last.mistake
+    assert last.where == "engine.checkpoints"
+    assert "not a valid JSON file" in last.trouble
 
 
 def gone(pid: int) -> bool:

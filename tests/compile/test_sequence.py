@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from proctor.compile.collected import Collected
-from proctor.compile.model import ANSWERS, ENCODER, Measured
+from proctor.compile.model import ANSWERS, ENCODER, Interval, Measured
 from proctor.compile.orders import Options, Piece
 from proctor.compile.sequence import Sitting, sittings, still_open
 from proctor.compile.verdict import verdict
+from proctor.compile.worth import Worth, at_best
 from tests.compile.invented import FASTER, invented, of
 
 NOISY = {**FASTER, "middle": (4e-2, 3.8e-2), ENCODER: (0.14, 0.13), ANSWERS: (0.3, 0.29)}
@@ -98,6 +99,15 @@ def test_what_was_timed_in_more_processes_is_judged_by_all_of_them() -> None:
     assert found.amdahl == before.amdahl
     alone = next(one for one in found.subsets if one.targets == ("middle",))
     assert alone.saves == of(found, "middle").saved
+
+
+def test_what_the_whole_was_not_timed_with_still_counts_for_its_target() -> None:
+    """Of processes that timed the target alone the speed-up is known, and its share from those that timed both."""
+    held = Worth(ANSWERS, 1.0, Interval(0.02, 0.01, 0.03), Interval(0.0, -0.04, 0.04))
+    assert at_best(held, None) == 0.04
+    assert at_best(held, Interval(1.0, 0.8, 1.25)) == pytest.approx(0.2 * 0.03)
+    assert at_best(held, Interval(0.8, 0.7, 0.9)) == 0.0
+    assert at_best(held._replace(saving=Interval(0.0)), Interval(1.0)) is None
 
 
 @pytest.mark.slow

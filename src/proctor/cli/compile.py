@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proctor.cli.compile_verdict import add_verdict
+from proctor.cli.compile_verdict import MOST_ROWS, add_verdict
 from proctor.cli.output import escaped, json_line, stderr, stdout
 from proctor.cli.run import Json, Set, SpecFile
+from proctor.rows import UserError
 from proctor.runner.interrupts import interruptible
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def bench(
         typer.Option("--most-processes", min=1, help="Up to so many for what is open then. Default: twice as many."),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", min=1, help="Rows of the planned run. Default: those of the source.")
+        int | None,
+        typer.Option("--rows", min=1, max=MOST_ROWS, help="Rows of the planned run. Default: those of the source."),
     ] = None,
     sample: Annotated[int, typer.Option("--sample", min=1, help="Rows of the source that are looked at.")] = 64,
     answers: Annotated[
@@ -112,13 +114,18 @@ def _finish(collected: Collected, place: Path, *, interrupted: bool, json: bool)
         raise typer.Exit(_INTERRUPTED)
     if interrupted:
         collected.note(["interrupted: the figures are those measured until then"])
-    measured = collected.measured()
-    write_bench(place / BENCH, measured, verdict(measured))
-    if not json:
+    measured, unwritten = collected.measured(), None
+    try:
+        write_bench(place / BENCH, measured, verdict(measured))
+    except UserError as error:  # what took minutes is told all the same
+        unwritten = error
+    if not json and unwritten is None:
         stdout.say(f"bench: {place / BENCH}")
     try:
-        tell(measured, page_of(place), json=json)
+        tell(measured, page_of(place) if unwritten is None else None, json=json)
     except typer.Exit as end:
+        if unwritten is not None:
+            raise unwritten from None
         raise typer.Exit(_INTERRUPTED if interrupted else end.exit_code) from None
 
 

@@ -14,6 +14,9 @@ from proctor.rows import UserError
 if TYPE_CHECKING:
     from proctor.compile.model import Measured
 
+MOST_ROWS = 10**15
+"""More of them are a slip of the keyboard."""
+
 
 def add_verdict(app: typer.Typer) -> None:
     """Registers the command."""
@@ -28,7 +31,10 @@ def verdict(
         bool, typer.Option("--published", help="Judge the published comparison that comes with Proctor instead.")
     ] = False,
     rows: Annotated[
-        int | None, typer.Option("--rows", min=0, help="Rows of the planned run. Default: those of the bench's source.")
+        int | None,
+        typer.Option(
+            "--rows", min=0, max=MOST_ROWS, help="Rows of the planned run. Default: those of the bench's source."
+        ),
     ] = None,
     page: Annotated[
         Path | None, typer.Option("--page", metavar="FILE", help="Where the page goes. Default: beside the bench.")

@@ -158,6 +158,8 @@ def _measure(
                 only=only,
             )
             _run(order, spec, folder, options.seconds, progress, told, processes)
+            if not told.anything:  # the next process could compile nothing either
+                return
 
 
 def _measure_whole(

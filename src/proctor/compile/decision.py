@@ -13,7 +13,7 @@ from proctor.compile.flags import not_compiled
 from proctor.compile.model import ANSWERS, ENCODER, Finding, Interval, Measured
 from proctor.compile.subsets import break_evens
 from proctor.compile.words import counted, listed, seconds, times_between, verb_and_seconds
-from proctor.compile.worth import MATTERS, Worth, less_than_matters, worth
+from proctor.compile.worth import MATTERS, Worth, at_best, less_than_matters, worth
 
 _WHOLES = (ENCODER, ANSWERS)
 _LARGEST_LOG = 700.0
@@ -133,7 +133,7 @@ def _by_speed(measured: Measured, target: str, time: Estimate) -> _Decided:
     late = _too_late(measured, target, time)
     if late:
         return _Decided("skip", f"{_measured(time)}: {late}")
-    little = _too_little(measured, target, likely=not _covers_zero(saved))
+    little = _too_little(measured, target, time, likely=not _covers_zero(saved))
     if little:
         return _Decided("skip", f"{_measured(time)}: {little}{_dispatch(measured, target)}")
     if _covers_zero(saved):
@@ -157,23 +157,25 @@ def _in_noise(time: Estimate, enough: float) -> _Decided:
     return _Decided("inconclusive", f"{_measured(time)}: the noise is larger than the effect; {decide}")
 
 
-def _too_little(measured: Measured, target: str, *, likely: bool) -> str:
+def _too_little(measured: Measured, target: str, time: Estimate, *, likely: bool) -> str:
     """That no gain of it could matter, whatever the noise; empty where one could.
 
     Args:
         measured: what was measured.
         target: a target, or a whole: what that saves is what its targets save, which is often known better.
+        time: of it.
         likely: whether it gains for certain: then only its share can speak against it.
     """
-    alone = [held for held in (worth(measured, [target]), _of_parts(measured, target)) if held is not None]
-    for held in alone:
+    both = (worth(measured, [target]), speedup(time)), (_of_parts(measured, target), None)
+    known = [(held, factor) for held, factor in both if held is not None]
+    for held, _ in known:
         if less_than_matters(held.share):
             most = 100 * (held.share.high or 0.0)
             return f"it takes {most:.2g} % of {held.whole} at most, too little to matter even if it took none"
-    for held in () if likely else alone:
-        if less_than_matters(held.saving):
-            most = 100 * max(0.0, held.saving.high or 0.0)
-            return f"at best {most:.2g} % of {held.whole}, too little to matter"
+    for held, factor in () if likely else known:
+        best = at_best(held, factor)
+        if best is not None and best < MATTERS:
+            return f"at best {100 * best:.2g} % of {held.whole}, too little to matter"
     return ""
 
 
@@ -197,7 +199,7 @@ def _too_late(measured: Measured, target: str, time: Estimate) -> str:
     if "warm" not in nets or not all(ahead(net) is False for net in nets.values()):
         return ""
     loses = f"it loses {seconds(-(nets['warm'].high or 0.0))} at least, even with a warm cache"
-    return f"a run of {measured.rows:,} rows does not pay for compiling it: {loses}"
+    return f"a run of {counted(measured.rows, 'row')} does not pay for compiling it: {loses}"
 
 
 def _measured(time: Estimate) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proctor.compile.model import ANSWERS, ENCODER, Finding, Interval, Measured, Verdict
-from proctor.compile.words import listed, seconds, seconds_between
+from proctor.compile.words import counted, listed, seconds, seconds_between
 
 
 def sentence(measured: Measured, found: Verdict) -> str:
@@ -63,7 +63,7 @@ def _planned(measured: Measured, found: Verdict) -> str:
     told = [
         f"{_gains(net)} with a {cache} cache{_sure(found.worth_it.get(cache), net)}" for cache, net in found.net.items()
     ]
-    return f"; a run of {measured.rows:,} rows {listed(told)}"
+    return f"; a run of {counted(measured.rows, 'row')} {listed(told)}"
 
 
 def _gains(net: Interval) -> str:

@@ -23,7 +23,13 @@ def estimates_of(measured: Measured, names: Sequence[str]) -> dict[str, Estimate
     numbers = set.intersection(*(set(one.numbers) for one in alone.values())) if alone else set()
     if not common or not numbers:
         return {}
-    return {name: found for name in alone if (found := estimate(measured, name, common, numbers))}
+    again = {
+        name: one
+        if set(one.shapes) == set(common) and set(one.numbers) == numbers
+        else estimate(measured, name, common, numbers)
+        for name, one in alone.items()
+    }
+    return {name: one for name, one in again.items() if one is not None}
 
 
 def subsets_of(measured: Measured) -> tuple[Subset, ...]:

@@ -56,7 +56,10 @@ def work(order: Order) -> Iterator[Piece]:
     from proctor.compile.loaded import Loaded
 
     _check_backend(order.how.backend)
-    loaded = Loaded(order.config, order.how.targets)
+    try:
+        loaded = Loaded(order.config, order.how.targets)
+    except (OSError, ValueError) as error:  # a directory that is damaged, or of no known kind
+        raise UserError(f"the model cannot be loaded: {told(error)}", where="engine.checkpoints") from error
     versions = {"python": platform.python_version(), "transformers": transformers.__version__}
     with torch.inference_mode():
         yield Piece(doing="catching inputs")

@@ -66,3 +66,15 @@ def worth(measured: Measured, names: Sequence[str]) -> Worth | None:
 def less_than_matters(found: Interval) -> bool:
     """Whether a share of the whole lies below `MATTERS` by its whole interval."""
     return found.high is not None and found.high < MATTERS
+
+
+def at_best(held: Worth, speedup: Interval | None) -> float | None:
+    """Most of the whole's time that compiling may save, by two bounds: the lower one counts. None without bounds.
+
+    One is that of the saving itself. The other is what the largest speed-up saves of the largest share: it has the
+    noise of processes in it in which the target was timed and the whole was not.
+    """
+    bounds = [] if held.saving.high is None else [held.saving.high]
+    if speedup is not None and speedup.high is not None and held.share.high is not None:
+        bounds.append((1 - 1 / speedup.high) * held.share.high)
+    return max(0.0, min(bounds)) if bounds else None

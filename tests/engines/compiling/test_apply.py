@@ -144,6 +144,23 @@ def test_a_back_end_that_fails_is_the_users_to_change(monkeypatch: pytest.Monkey
     with pytest.raises(UserError, match="no compiler on this machine") as caught:
         model(torch.ones(3, WIDTH))
     assert caught.value.where == "engine.compile.backend"
+    assert "take another backend" in (caught.value.fix or "")
+
+
+def test_a_compiler_that_is_not_installed_is_to_be_installed():
+    """Inductor looks for it when it has the first graph to make code of."""
+    from torch._dynamo.backends.registry import register_backend
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    def looks_for_it(graph: object, inputs: object) -> object:
+        raise InvalidCxxCompiler
+
+    register_backend(looks_for_it, name="proctor_without_compiler")
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH))
+    compile_in_place(model, [Target("all", ("0",))], Compile(backend="proctor_without_compiler"))
+    with pytest.raises(UserError, match="cannot compile all") as caught:
+        model(torch.ones(3, WIDTH))
+    assert "install a C++ compiler" in (caught.value.fix or "")
 
 
 def test_memory_that_runs_out_while_compiling_is_no_mistake():

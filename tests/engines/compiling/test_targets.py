@@ -55,6 +55,14 @@ def test_a_name_that_fits_nothing_is_answered_with_what_there_is():
     assert "visual.blocks.*" in (caught.value.fix or "")
 
 
+def test_a_pattern_that_takes_in_more_than_the_encoder_is_refused():
+    model = torch.nn.Sequential()
+    model.add_module("model", Model())
+    with pytest.raises(UserError, match=r"\* takes in model, which is more than the vision encoder \(model\.visual\)"):
+        find_targets(model, ["*"])
+    assert find_targets(model, ["model.visual"])[0].modules == ("model.visual",)
+
+
 @pytest.mark.parametrize("other", ["visual.blocks.1", "*.mlp", "visual"])
 def test_targets_that_overlap_are_refused(other: str):
     with pytest.raises(UserError, match="is in two targets"):

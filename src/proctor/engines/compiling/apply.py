@@ -30,6 +30,8 @@ from proctor.engines.compiling.targets import Target
 from proctor.engines.compiling.watch import Owner, Seen, Watch, calls, one_line
 from proctor.rows import UserError
 
+_NO_COMPILER = "InvalidCxxCompiler"
+_INSTALL = "install a C++ compiler such as g++, or name one in the environment variable CXX"
 _CANNOT = (
     BackendCompilerFailed,
     DynamoUserError,
@@ -138,7 +140,8 @@ class Region:
         reason = one_line(str(error).strip().partition("\n\n")[0])
         if isinstance(error, BackendCompilerFailed):
             what = f"the backend {how.backend} cannot compile {name}: {reason}"
-            return UserError(what, where="engine.compile.backend", fix=f"leave {name} out, or take another backend")
+            fix = _INSTALL if _NO_COMPILER in reason else f"leave {name} out, or take another backend"
+            return UserError(what, where="engine.compile.backend", fix=fix)
         what = f"{name} cannot be compiled as one graph: {reason}"
         fix = f"leave {name} out" + (", or set fullgraph: false" if how.fullgraph else "")
         return UserError(what, where="engine.compile.targets", fix=fix)

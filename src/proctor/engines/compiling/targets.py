@@ -62,6 +62,7 @@ def find_targets(model: Any, wanted: Sequence[str] | None = None) -> list[Target
             raise UserError("the model has no repeated blocks to compile", where=WHERE, fix="name modules by a pattern")
         return known
     found = [_chosen(model, known, name) for name in dict.fromkeys(wanted)]
+    _check_inside(found, encoder_of(model))
     _check_apart(found)
     return found
 
@@ -135,6 +136,15 @@ def _chosen(model: nn.Module, known: Sequence[Target], wanted: str) -> Target:
 def _example(model: nn.Module) -> str:
     names = [name for name, _ in model.named_modules() if name]
     return next((f"{name.rpartition('.')[0]}.*" for name in names if name.rpartition(".")[2] == "0"), "*.mlp")
+
+
+def _check_inside(targets: Sequence[Target], encoder: str) -> None:
+    """What has the encoder in it has the language model in it as well."""
+    for target in targets:
+        around = next((name for name in target.modules if encoder.startswith(f"{name}.")), None)
+        if around is not None:
+            what = f"{target.name} takes in {around}, which is more than the vision encoder ({encoder})"
+            raise UserError(what, where=WHERE, fix=f"name parts of it, such as {encoder}.*")
 
 
 def _check_apart(targets: Sequence[Target]) -> None:
