@@ -1,0 +1,283 @@
+"""A real Ray cluster on this machine, a fleet on it, and everything that can go wrong with both.
+
+The head and a second node have 12 GPUs each that do not exist, and every cell takes 6. One cell hangs, the job of
+another never starts; the watcher is killed and started again; the second node is removed; the head is killed and
+started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+import yaml
+
+from benchmarks.nodes import BIN, ENVIRONMENT, Nodes, wait_for
+from proctor.fleet import words
+from proctor.fleet.folder import FleetDir
+from proctor.fleet.jobs import Order, RayJobs
+from proctor.fleet.observe import submission_of
+from proctor.rows import Event
+
+ROWS = 4
+EACH = 6
+
+
+@dataclass
+class Seen:
+    """What a look at the machine's processes, twice a second, has found.
+
+    Attributes:
+        most: drivers at the same time.
+        twice: units that had two drivers at the same time.
+        unasked: drivers of units that were not admitted then.
+        drivers: every unit and attempt that had a driver.
+    """
+
+    most: int = 0
+    twice: set[str] = field(default_factory=set)
+    unasked: set[str] = field(default_factory=set)
+    drivers: set[tuple[str, int]] = field(default_factory=set)
+    looks: int = 0
+
+
+def drivers_of(fleet: str) -> dict[int, tuple[str, int]]:
+    """Unit and attempt of every driver of a fleet on this machine, by process (a shell that waits for one is none)."""
+    found = {}
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if fleet in line and line[2:5] == ["proctor", "fleet", "unit"]:
+            found[process.pid] = (line[6], int(line[8]))
+    return found
+
+
+@contextmanager
+def looking(place: FleetDir) -> Iterator[Seen]:
+    """Looks at the drivers of a fleet while the block runs."""
+    seen, stop = Seen(), threading.Event()
+
+    def look() -> None:
+        while not stop.wait(0.5):
+            drivers = drivers_of(place.location)
+            _stop_the_first(drivers, seen)
+            admitted = admitted_now(place.events())
+            seen.looks += 1
+            seen.most = max(seen.most, len(drivers))
+            seen.drivers |= set(drivers.values())
+            units = Counter(unit for unit, _ in drivers.values())
+            seen.twice |= {unit for unit, count in units.items() if count > 1}
+            seen.unasked |= set(units) - admitted
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _stop_the_first(drivers: dict[int, tuple[str, int]], seen: Seen) -> None:
+    """Stops the first driver of the cell that is to hang: it lives, it holds its lease, and nothing moves it."""
+    for pid, driver in drivers.items():
+        if driver == ("hung", 1) and driver not in seen.drivers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+
+def admitted_now(events: list[Event]) -> set[str]:
+    """Units that hold their GPUs, or ended so recently that their driver may just be leaving."""
+    latest = {str(event.data["unit"]): event for event in events if "unit" in event.data}
+    return {
+        name
+        for name, event in latest.items()
+        if event.kind not in (words.UNIT_REQUEUED, words.UNIT_GIVEN_UP) or time.time() - event.time < 10
+    }
+
+
+def gpus_at_most(events: list[Event]) -> float:
+    """Most GPUs that were admitted at the same time, by the events."""
+    held: dict[str, float] = {}
+    most = 0.0
+    for event in events:
+        unit = str(event.data.get("unit", ""))
+        if event.kind in (words.UNIT_ADMITTED, words.UNIT_ADOPTED):
+            held[unit] = EACH
+        elif event.kind in words.FREEING:
+            held.pop(unit, None)
+        most = max(most, sum(held.values()))
+    return most
+
+
+@dataclass
+class Drilled:
+    """What came of a drill.
+
+    Attributes:
+        exit_code: of the last watcher.
+        cells: how many there were.
+        seconds: from the first submission to the end.
+        seen: see there.
+        gpus: most GPUs that were admitted at the same time.
+        complete: cells of which every row has its answer.
+        events: what happened, by kind.
+        interrupted: attempts that the cluster ended.
+    """
+
+    exit_code: int
+    cells: int
+    seconds: float
+    seen: Seen
+    gpus: float
+    complete: int
+    events: dict[str, int]
+    interrupted: int
+    hung: list[str]
+    stuck: list[str]
+
+
+def drill(cells: int, say: Callable[[str], None] = print, seconds: float = 3600.0) -> Drilled:
+    """Runs a fleet of `cells` through everything. See the module.
+
+    Raises:
+        TimeoutError: something took far too long.
+    """
+    place = Path(tempfile.mkdtemp(prefix="drill-", dir="/tmp"))
+    nodes = Nodes(place)
+    try:
+        nodes.start_head()
+        nodes.start_second()
+        return _Drill(place, nodes, cells, say).run(seconds)
+    finally:
+        nodes.close()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+class _Drill:
+    def __init__(self, place: Path, nodes: Nodes, cells: int, say: Callable[[str], None]) -> None:
+        self._file, self._nodes, self._cells, self._say = place / "fleet.yaml", nodes, cells, say
+        self._log = (place / "watchers.log").open("ab")
+        rows = [{"key": f"k{n}", "question": "?", "target": f"answer {n}"} for n in range(ROWS)]
+        (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self._file.write_text(yaml.safe_dump(fleet_of(cells, nodes.address)))
+        self._fleet = FleetDir(str(place / "fleet"))
+
+    def run(self, seconds: float) -> Drilled:
+        began = time.monotonic()
+        subprocess.run(
+            [*_PROCTOR, "submit", str(self._file), "--detach"], check=True, env=ENVIRONMENT, stdout=self._log
+        )
+        stuck = submission_of(self._fleet.fleet(), "stuck", 1)
+        RayJobs(self._nodes.address).submit(Order(stuck, "true", {"a resource that no node has": 1.0}))
+        with looking(self._fleet) as seen:
+            self._accidents(seconds)
+            watcher = self._watcher
+            code = watcher.wait(max(1.0, seconds - (time.monotonic() - began)))
+        self._log.close()
+        return self._drilled(code, time.monotonic() - began, seen)
+
+    def _accidents(self, seconds: float) -> None:
+        self._watcher = self._watch(self._log)
+        self._await(words.UNIT_STARTED, 2, seconds)
+        self._say("killing the watcher")
+        self._watcher.send_signal(signal.SIGKILL)
+        self._watcher.wait()
+        self._watcher = self._watch(self._log)
+        self._await(words.UNIT_ENDED, max(1, self._cells // 6), seconds)
+        self._say("ending the second node")
+        self._nodes.end_second()
+        self._await(words.UNIT_ENDED, max(2, self._cells // 3), seconds)
+        wait_for(self._both_again, "the cells that hang and wait are at work again", seconds)
+        self._say("ending the head")
+        self._nodes.end()
+        self._await(words.CLUSTER_LOST, 1, seconds)
+        self._nodes.start_head()
+        self._nodes.start_second()
+
+    def _both_again(self) -> bool:
+        started = {event.data["unit"] for event in self._fleet.events() if _is_second(event)}
+        return {"hung", "stuck"} <= started or self._watcher.poll() is not None
+
+    def _watch(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        command = [*_PROCTOR, "watch", str(self._file)]
+        return subprocess.Popen(command, stdout=log, stderr=log, env=ENVIRONMENT)
+
+    def _await(self, kind: str, count: int, seconds: float) -> None:
+        wait_for(lambda: self._kinds()[kind] >= count or self._watcher.poll() is not None, f"{count} {kind}", seconds)
+
+    def _kinds(self) -> Counter[str]:
+        return Counter(event.kind for event in self._fleet.events())
+
+    def _drilled(self, code: int, seconds: float, seen: Seen) -> Drilled:
+        events = self._fleet.events()
+        ledgers = [self._fleet.run(unit.name).read("reconciliation") for unit in self._fleet.fleet().units()]
+        whole = [found for found in ledgers if found is not None and found["complete"]]
+        balanced = [found["checkpoints"][0]["answered"] == ROWS for found in whole]
+        gone = [event for event in events if event.kind == words.UNIT_GONE]
+
+        def told(unit: str) -> list[str]:
+            return [event.message for event in gone if event.data["unit"] == unit]
+
+        interrupted = sum(not event.data["counts"] for event in gone)
+        return Drilled(
+            code,
+            self._cells,
+            seconds,
+            seen,
+            gpus_at_most(events),
+            sum(balanced),
+            dict(self._kinds()),
+            interrupted,
+            told("hung"),
+            told("stuck"),
+        )
+
+
+def _is_second(event: Event) -> bool:
+    return event.kind == words.UNIT_STARTED and event.data["attempt"] != 1
+
+
+_PROCTOR = [str(BIN / "proctor"), "fleet"]
+
+
+def fleet_of(cells: int, address: str) -> dict[str, Any]:
+    """The fleet of a drill: the cells ``hung`` and ``stuck``, and the others."""
+    names = ["hung", "stuck", *(f"step-{number}" for number in range(1, cells - 1))]
+    return {
+        "fleet_dir": "fleet",
+        "run": {
+            "source": {
+                "kind": "jsonl",
+                "path": "rows.jsonl",
+                "columns": {"sample_id": "key", "prompt": "question", "target": "target"},
+            },
+            "engine": {
+                "kind": "scripted",
+                "gpus_per_replica": EACH,
+                "cpus_per_replica": 0.5,
+            },
+            "task": {"kind": "exact"},
+            "stream": {"prepare_cpus": 0.1},
+            "limits": {"stall_seconds": 3600.0, "load_seconds": 300.0},
+        },
+        "matrix": {"checkpoints": names},
+        "cluster": {"address": address},
+        "reap_after": 100.0,
+        "pending_seconds": 70.0,
+        "stop_seconds": 20.0,
+        "max_attempts": 6,
+    }

@@ -1,0 +1,92 @@
+"""The drill of a fleet: ``python -m benchmarks.fleet [--cells 80]`` writes ``results/fleet.json`` and ``fleet.md``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.__main__ import RESULTS, machine, versions
+from benchmarks.drill import EACH, ROWS, Drilled, drill
+from benchmarks.nodes import GPUS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.fleet", description=__doc__)
+    parser.add_argument("--cells", type=int, default=80)
+    parser.add_argument("--minutes", type=float, default=240.0)
+    arguments = parser.parse_args()
+    found = drill(arguments.cells, lambda text: print(text, flush=True), arguments.minutes * 60)
+    faults = faults_of(found)
+    RESULTS.mkdir(exist_ok=True)
+    content = to_json(found, faults)
+    (RESULTS / "fleet.json").write_text(json.dumps(content, indent=2) + "\n")
+    (RESULTS / "fleet.md").write_text(to_markdown(found, content))
+    print(to_markdown(found, content))
+    if faults:
+        sys.exit("\n".join(faults))
+    print(f"drill done: {RESULTS / 'fleet.md'}")
+
+
+def faults_of(found: Drilled) -> list[str]:
+    """What is not as it must be; nothing if all is."""
+    seen, most = found.seen, GPUS // EACH
+    checks = [
+        (found.exit_code == 0, f"the watcher ended with {found.exit_code}"),
+        (found.complete == found.cells, f"{found.complete} of {found.cells} cells are complete"),
+        (0 < seen.most <= most, f"{seen.most} drivers at the same time"),
+        (found.gpus <= GPUS, f"{found.gpus:g} GPUs admitted at the same time"),
+        (not seen.twice, f"two drivers at the same time: {sorted(seen.twice)}"),
+        (not seen.unasked, f"drivers of units that were not admitted: {sorted(seen.unasked)}"),
+        (any("no progress" in text for text in found.hung), f"the cell that hangs was not reaped: {found.hung}"),
+        (any("pending" in text for text in found.stuck), f"the job that never starts was not withdrawn: {found.stuck}"),
+        (found.events.get("cluster.lost", 0) > 0, "the loss of the cluster was not noticed"),
+        (found.events.get("watcher.started", 0) == 2, "there were not two watchers"),
+    ]
+    return [text for fine, text in checks if not fine]
+
+
+def to_json(found: Drilled, faults: list[str]) -> dict[str, Any]:
+    """Plain data. Without ``figures``, since the index of results shows ratios."""
+    seen = {**asdict(found.seen), "drivers": len(found.seen.drivers)}
+    seen |= {name: sorted(seen[name]) for name in ("twice", "unasked")}
+    date = datetime.now(UTC).date().isoformat()
+    about = {"name": "fleet", "date": date, "machine": machine(), "versions": versions()}
+    return {**about, **asdict(found), "seen": seen, "faults": faults}
+
+
+def to_markdown(found: Drilled, content: dict[str, Any]) -> str:
+    """The page."""
+    events = "\n".join(f"| `{kind}` | {count} |" for kind, count in sorted(found.events.items()))
+    verdict = "Everything was as it must be." if not content["faults"] else "; ".join(content["faults"])
+    return f"""# The drill of a fleet
+
+Written by `make drill`, never by hand. {content["date"]}, {content["machine"]}, Ray {content["versions"]["ray"]}.
+
+{found.cells} cells of {ROWS} rows of the scripted engine, {EACH} GPUs each, on a Ray head and a second node with
+{GPUS // 2} GPUs each that do not exist. One cell hung, the job of one never started, the watcher was killed and started
+again, the second node was ended, the head was killed and started again. {verdict}
+
+| what | |
+| --- | ---: |
+| cells complete, each row answered once | {found.complete} of {found.cells} |
+| drivers at the same time, at most | {found.seen.most} |
+| GPUs admitted at the same time, at most | {found.gpus:g} of {GPUS} |
+| units with two drivers at the same time | {len(found.seen.twice)} |
+| drivers of units that waited | {len(found.seen.unasked)} |
+| attempts that had a driver | {len(found.seen.drivers)} |
+| attempts that the cluster ended, and that do not count | {found.interrupted} |
+| looks at the machine's processes | {found.seen.looks:,} |
+| minutes | {found.seconds / 60:.1f} |
+
+| event | how often |
+| --- | ---: |
+{events}
+"""
+
+
+if __name__ == "__main__":
+    main()
