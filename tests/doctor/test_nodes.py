@@ -13,6 +13,7 @@ from ray import cloudpickle
 
 import proctor
 from proctor.doctor import nodes
+from proctor.doctor.agreement import NodeFacts
 from proctor.doctor.clusters import look_at_cluster
 from proctor.doctor.facts import Versions
 from proctor.rows import UserError
@@ -48,6 +49,12 @@ def test_every_node_of_a_cluster_is_asked_before_anything_runs(
     with cluster(run.model_copy(update={"ray": spec().ray})):
         pass  # a Ray of the run's own is this machine
 
+    monkeypatch.setattr(nodes, "facts_here", lambda _spec: here)
+    monkeypatch.setattr(nodes, "_NOTICE_SECONDS", 0.0)
+    answers = [[NodeFacts("gone", False, None, "it died")], [found]]
+    with monkeypatch.context() as patched:
+        patched.setattr(nodes, "ask_nodes", lambda _spec, _seconds: answers.pop(0))
+        assert nodes.check_nodes(run) == [found], "a node that has gone meanwhile is not missed"
     silent = nodes.ask_nodes(run, seconds=0.0)
     assert "does not say what it has: no answer within 0 s" in told(run, here, *silent)[0]
 

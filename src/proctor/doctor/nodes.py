@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,12 +20,14 @@ from proctor.doctor.versions import asked_about, facts_here, interpreter, refuse
 from proctor.rows import told
 from proctor.spec import RunSpec
 
+_NOTICE_SECONDS = 30.0
+"""Ray calls a node dead after about five health checks of three seconds each."""
 NODE_SECONDS = 120.0
 """Most seconds in which a node has to say what it has: it may have to start a process for that."""
 
 
 def check_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]:
-    """Asks every living node of the cluster that this process is connected to.
+    """Asks every living node of the cluster that this process is connected to; twice, where one does not answer.
 
     Returns:
         What each of them has.
@@ -33,6 +36,9 @@ def check_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]
         UserError: a node has other versions than the driver, or than `requires` asks for, or does not say.
     """
     found = ask_nodes(spec, seconds)
+    if any(node.facts is None for node in found):  # Ray takes a while to notice that a node has gone
+        time.sleep(_NOTICE_SECONDS)
+        found = ask_nodes(spec, seconds)
     refuse(disagreements(spec, facts_here(spec), found))
     return found
 
