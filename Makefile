@@ -9,7 +9,7 @@ export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: setup setup-vllm setup-mlflow demo test bench faults scale soak lint docs clean help
+.PHONY: setup setup-vllm setup-mlflow demo test bench faults scale soak drill lint docs clean help
 
 help:
 	@echo "make setup   the environment, in $(VENV)"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench   run the benchmarks (one: make bench ONLY=mds)"
 	@echo "make faults  the fault matrix (a part: make faults ONLY=\"engine.segfault data.image\" SYSTEMS=proctor)"
 	@echo "make scale   10,000, 100,000 and 1,000,000 rows of 5 to 10 JPEGs in a run each (ROWS=, DATA=directory to keep)"
+	@echo "make drill   80 cells on a real cluster that loses jobs, a node, its head and its watcher (CELLS=, MINUTES=)"
 	@echo "make soak    100,000 rows under random faults, at most 30 minutes (ROWS=, SEED=, MINUTES=)"
 
 setup: $(VENV)/.done
@@ -74,6 +75,9 @@ scale: setup
 
 soak: setup
 	$(BIN)/python -m benchmarks.soak $(if $(ROWS),--rows $(ROWS)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+
+drill: setup
+	$(BIN)/python -m benchmarks.fleet $(if $(CELLS),--cells $(CELLS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 docs: setup
 	$(BIN)/mkdocs serve

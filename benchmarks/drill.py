@@ -183,15 +183,18 @@ class _Drill:
         )
         stuck = submission_of(self._fleet.fleet(), "stuck", 1)
         RayJobs(self._nodes.address).submit(Order(stuck, "true", {"a resource that no node has": 1.0}))
-        with looking(self._fleet) as seen:
-            self._accidents(seconds)
-            watcher = self._watcher
-            code = watcher.wait(max(1.0, seconds - (time.monotonic() - began)))
-        self._log.close()
+        self._watcher = self._watch(self._log)
+        try:
+            with looking(self._fleet) as seen:
+                self._accidents(seconds)
+                code = self._watcher.wait(max(1.0, seconds - (time.monotonic() - began)))
+        finally:
+            self._watcher.kill()
+            self._watcher.wait()
+            self._log.close()
         return self._drilled(code, time.monotonic() - began, seen)
 
     def _accidents(self, seconds: float) -> None:
-        self._watcher = self._watch(self._log)
         self._await(words.UNIT_STARTED, 2, seconds)
         self._say("killing the watcher")
         self._watcher.send_signal(signal.SIGKILL)
