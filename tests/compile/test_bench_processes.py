@@ -99,10 +99,12 @@ def test_a_model_that_is_damaged_is_the_users_to_mend(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"model_type": ')
     (tmp_path / "model" / "model.safetensors").touch()
+    (tmp_path / "model" / "chat_template.jinja").write_text("{{ messages }}")
     config = replace(ORDER.config, model=str(tmp_path / "model"))
     *_, last = pieces(replace(ORDER, config=config), tmp_path, seconds=120.0)
     assert last.mistake
     assert last.where == "engine.checkpoints"
+    assert "cannot be loaded" in last.trouble
     assert "not a valid JSON file" in last.trouble
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from msgspec.structs import replace
 
@@ -37,6 +39,7 @@ def told_of(measured: Measured) -> Collected:
     return told
 
 
+@cache
 def an_open_bench() -> Measured:
     """The first of them with `middle` open and `blocks` kept."""
     for seed in range(60):
