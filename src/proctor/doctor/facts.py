@@ -6,13 +6,30 @@ knows nothing but the standard library.
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import socket
+import subprocess
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 import msgspec
 
 LOOK_SECONDS = 60.0
 """Most seconds for an interpreter to say what it has."""
+_SCRIPT = """
+import json, platform, sys
+from importlib import metadata
+found = {}
+sys.path[:] = filter(None, sys.path)
+for name in sys.argv[1:]:
+    try: found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError: pass
+print("\\n" + json.dumps({"python": platform.python_version(), "packages": found}))
+"""
+"""Also an interpreter too old for Proctor can say what it has."""
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -66,19 +83,6 @@ def look(
     Returns:
         Plain data of a `Facts`.
     """
-    import json
-    import os
-    import platform
-    import socket
-    import subprocess
-    from importlib import metadata
-
-    script = (
-        "import json, platform, sys\nfrom importlib import metadata\nfound = {}\nsys.path[:] = filter(None, sys.path)\n"
-        "for name in sys.argv[1:]:\n    try: found[name] = metadata.version(name)\n"
-        "    except metadata.PackageNotFoundError: pass\n"
-        "print('\\n' + json.dumps({'python': platform.python_version(), 'packages': found}))"
-    )
     own: dict[str, Any] = {"python": platform.python_version(), "packages": {}}
     for name in names:
         try:
@@ -86,23 +90,26 @@ def look(
         except metadata.PackageNotFoundError:
             continue
     found: dict[str, Any] = {"host": socket.gethostname(), "own": own}
-    if python is None:
-        return found
+    return found if python is None else {**found, **_ask([python, "-c", _SCRIPT, *names], env or {}, seconds)}
+
+
+def _ask(command: list[str], env: Mapping[str, str], seconds: float) -> dict[str, Any]:
+    """What another interpreter says, or why it says nothing."""
     try:
         done = subprocess.run(
-            [python, "-c", script, *names],
-            env={**os.environ, **(env or {})},
+            command,
+            env={**os.environ, **env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=seconds,
             check=True,
         )
-        return {**found, "engine": json.loads(done.stdout.splitlines()[-1])}
+        return {"engine": json.loads(done.stdout.splitlines()[-1])}
     except subprocess.TimeoutExpired:
-        return {**found, "trouble": f"no answer within {seconds:g} s"}
+        return {"trouble": f"no answer within {seconds:g} s"}
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or "").strip().splitlines()
-        return {**found, "trouble": lines[-1] if lines else f"exit code {error.returncode}"}
+        return {"trouble": lines[-1] if lines else f"exit code {error.returncode}"}
     except (OSError, ValueError, IndexError) as error:
-        return {**found, "trouble": getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"}
+        return {"trouble": getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"}
