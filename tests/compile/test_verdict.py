@@ -223,6 +223,17 @@ def test_the_whole_saves_what_its_targets_save() -> None:
     assert exit_code(found) == 4
 
 
+def test_a_run_that_the_encoder_cannot_pay_in_is_not_open_for_the_answers() -> None:
+    truth = {"blocks": (9e-2, 8.9e-2), ENCODER: (0.1, 0.099), ANSWERS: (1.0, 0.999)}
+    quiet, noisy = invented(truth, within=0.005, rows=100), invented(truth, between=0.5, rows=100)
+    mixed = tuple(one for one in quiet.timings if one.target != ANSWERS)
+    mixed += tuple(one for one in noisy.timings if one.target == ANSWERS)
+    found = verdict(replace(quiet, timings=mixed))
+    assert {one.decision for one in found.findings} == {"skip"}
+    assert "a run of 100 rows does not pay for compiling it" in of(found, ANSWERS).reason
+    assert exit_code(found) == 4
+
+
 def test_a_gain_above_what_the_share_allows_is_flagged() -> None:
     allowed = judged({**FASTER, ANSWERS: (1.0, 0.992)}, within=0.001).amdahl
     assert allowed is not None

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from proctor.compile.breakeven import CACHES, ahead, compile_seconds, net_gain, scaled
-from proctor.compile.estimate import Estimate, units_per_row
+from proctor.compile.estimate import Estimate, estimate, units_per_row
 from proctor.compile.flags import not_compiled
 from proctor.compile.model import ANSWERS, ENCODER, Finding, Interval, Measured
 from proctor.compile.subsets import break_evens
@@ -130,7 +130,7 @@ def _by_speed(measured: Measured, target: str, time: Estimate) -> _Decided:
         return _Decided("inconclusive", f"{_measured(time)}, without an interval")
     if saved.high < 0:
         return _Decided("skip", f"{_measured(time)}: it is slower{_dispatch(measured, target)}")
-    late = _too_late(measured, target, time)
+    late = _too_late(measured, target, time) or (_late_by_encoder(measured, target) if _covers_zero(saved) else "")
     if late:
         return _Decided("skip", f"{_measured(time)}: {late}")
     little = _too_little(measured, target, time, likely=not _covers_zero(saved))
@@ -200,6 +200,12 @@ def _too_late(measured: Measured, target: str, time: Estimate) -> str:
         return ""
     loses = f"it loses {seconds(-(nets['warm'].high or 0.0))} at least, even with a warm cache"
     return f"a run of {counted(measured.rows, 'row')} does not pay for compiling it: {loses}"
+
+
+def _late_by_encoder(measured: Measured, target: str) -> str:
+    """The answers save what their encoder saves, whose time has less noise in it."""
+    encoder = estimate(measured, ENCODER) if target == ANSWERS else None
+    return "" if encoder is None else _too_late(measured, ENCODER, encoder)
 
 
 def _measured(time: Estimate) -> str:
