@@ -56,13 +56,17 @@ class Seen:
 
 
 def drivers_of(fleet: str) -> dict[int, tuple[str, int]]:
-    """Unit and attempt of every driver of a fleet on this machine, by process (a shell that waits for one is none)."""
-    found = {}
-    for process in psutil.process_iter(["cmdline"]):
+    """Unit and attempt of every driver of a fleet on this machine, by process.
+
+    A shell that waits for one is none, nor is a child that a driver has forked and that is not yet what it will be.
+    """
+    found, parents = {}, {}
+    for process in psutil.process_iter(["cmdline", "ppid"]):
         line = process.info["cmdline"] or []
         if fleet in line and line[2:5] == ["proctor", "fleet", "unit"]:
             found[process.pid] = (line[6], int(line[8]))
-    return found
+            parents[process.pid] = process.info["ppid"]
+    return {pid: driver for pid, driver in found.items() if parents[pid] not in found}
 
 
 @contextmanager

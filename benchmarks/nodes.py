@@ -40,6 +40,7 @@ class Nodes:
         self._place = place
         self._ports = dict(zip(("gcs", "dashboard", "client", "agent", "agent2"), free_ports(5), strict=True))
         self._log = (place / "nodes.log").open("ab")
+        self._started: list[subprocess.Popen[bytes]] = []
         self.address = f"http://127.0.0.1:{self._ports['dashboard']}"
 
     def start_head(self) -> None:
@@ -71,6 +72,10 @@ class Nodes:
             line = process.info["cmdline"] or []
             if process.pid != os.getpid() and any(mine in word for word in line) and "ray" in " ".join(line):
                 end_tree(process.pid)
+        for started in self._started:
+            end_tree(started.pid)
+            started.wait()
+        self._started.clear()
 
     def close(self) -> None:
         """Ends everything for good."""
@@ -86,9 +91,11 @@ class Nodes:
         common = ["--block", "--num-cpus=8", f"--num-gpus={GPUS // 2}", "--object-store-memory=100000000"]
         ports = ["--min-worker-port=0", "--max-worker-port=0", "--disable-usage-stats"]
         command = [str(BIN / "ray"), "start", *common, *ports, *words]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, stdout=self._log, stderr=self._log, env=ENVIRONMENT, cwd=self._place, start_new_session=True
         )
+        self._started.append(process)
+        return process
 
 
 def end_tree(pid: int) -> None:

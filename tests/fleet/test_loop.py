@@ -205,7 +205,7 @@ def test_a_job_that_waits_too_long_is_withdrawn_and_its_unit_tried_again(tmp_pat
     stage = Stage(tmp_path, pending_seconds=0.01, matrix={"checkpoints": ["a"]})
     watcher = stage.watcher()
     with watcher.watching():
-        steps(watcher, 1)
+        steps(watcher, 2)
         time.sleep(0.05)
         steps(watcher, 4)
     assert Notes(stage.place.folder).stop_asked(stage.id("a"))
@@ -282,9 +282,8 @@ def test_a_round_ends_when_what_it_stops_is_gone(tmp_path: Path) -> None:
     stage = Stage(tmp_path, pending_seconds=0.01)
     with (first := stage.watcher()).watching():
         steps(first, 2)
-    with (reaper := stage.watcher(admits=False)).watching():
-        reaper.round()
-        time.sleep(0.05)
+    time.sleep(0.05)
+    with (reaper := stage.watcher(admits=False)).watching():  # it knows since when they wait
         reaper.round()
         assert [stage.kinds(name)[-1:] for name in "abc"] == [[words.UNIT_REQUEUED], [words.UNIT_REQUEUED], []]
         stage.cluster.down = "no route"

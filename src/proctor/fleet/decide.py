@@ -182,7 +182,7 @@ def _why_stop(unit: UnitView, attempt: AttemptView, limits: Limits) -> str:
         left_alone = unit.silent > max(_ORPHAN_SECONDS, limits.stop_seconds)
         return "its job is over and its driver is not" if left_alone else ""
     if attempt.job.state is JobState.PENDING:
-        return f"pending for {attempt.pending:.0f} s" if attempt.pending > limits.pending_seconds else ""
+        return f"pending for {unit.silent:.0f} s" if unit.silent > limits.pending_seconds else ""
     return f"no progress for {unit.silent:.0f} s" if unit.silent > limits.reap_after else ""
 
 

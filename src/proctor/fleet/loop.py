@@ -128,11 +128,11 @@ class Watcher:
         """
         try:
             self._refresh()
+            self._put_back()
             view = self._observer.look(self._fleet, self._units)
             self._reach(view)
             actions = decide(view)
             self._check_held()
-            self._put_back()
             self._actor.act(actions, self._fleet, self._units)
             self._observer.keep()
         except OSError as error:  # storage that fails now may well be back soon; the lease says when it is too late

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from proctor.fleet.folder import Fleet, FleetDir
 from proctor.fleet.jobs import Cluster, Sighting, UnreachableError
 from proctor.fleet.notes import Notes
 from proctor.fleet.silence import Silence, mark_of
-from proctor.fleet.view import AttemptView, FleetView, Job, JobState, Limits, Room, UnitView
+from proctor.fleet.view import AttemptView, FleetView, Job, Limits, Room, UnitView
 from proctor.results import RunDir
 from proctor.rows import UserError
 
@@ -49,7 +48,6 @@ class Observer:
         self._directory, self._cluster, self._book, self._admits = directory, cluster, book, admits
         self._notes, self._silence = Notes(directory.folder), Silence(directory.folder)
         self._complete: dict[tuple[str, int], int | None] = {}
-        self._pending: dict[str, float] = {}
         self._by_hand: set[str] = set()
         self.trouble = ""
         """Why the cluster cannot be reached; empty if it can be."""
@@ -102,6 +100,7 @@ class Observer:
         live = self._live(unit, run, history, looked_at=attempt is not None)
         job = None if attempt is None else ours.get((unit.name, attempt.number))
         shown = None if attempt is None else self._attempt(attempt, job, recorded=found is None, live=live)
+        silent = 0.0 if shown is None else self._silence.of(unit.name, _mark(shown, run))
         return UnitView(
             unit.name,
             unit.gpus,
@@ -110,7 +109,7 @@ class Observer:
             tried=history.tried,
             live=live,
             complete=None if live else self._completeness(unit, run, history),
-            silent=0.0 if shown is None else self._silence.of(unit.name, _mark(shown, run)),
+            silent=silent,
             failures=history.failures,
             interruptions=history.interruptions,
             waiting=history.waiting,
@@ -122,9 +121,6 @@ class Observer:
 
     def _attempt(self, attempt: Attempt, job: Job | None, *, recorded: bool, live: bool) -> AttemptView:
         attempt.known = attempt.known or job is not None or live
-        now = time.monotonic()
-        waits = job is not None and job.state is JobState.PENDING
-        since = self._pending.setdefault(attempt.submission, now) if waits else now
         return AttemptView(
             attempt.number,
             attempt.submission,
@@ -132,7 +128,6 @@ class Observer:
             known=attempt.known,
             recorded=recorded,
             started=attempt.started,
-            pending=now - since,
             stopping=self._book.since(attempt.stopping),
             killing=self._book.since(attempt.killing),
             reason=attempt.reason,

@@ -62,7 +62,6 @@ class AttemptView:
         known: whether Ray ever knew it, or its driver was ever seen.
         recorded: whether the fleet's events hold it; one that they do not hold was found at Ray.
         started: whether its driver was seen at work.
-        pending: since its job waits to start.
         stopping: since it was asked to stop; None: it was not.
         killing: since it was last ended by force; None: it was not.
         reason: why it was asked to stop.
@@ -76,7 +75,6 @@ class AttemptView:
     known: bool = False
     recorded: bool = True
     started: bool = False
-    pending: float = 0.0
     stopping: float | None = None
     killing: float | None = None
     reason: str = ""
@@ -96,7 +94,7 @@ class UnitView:
         tried: tries so far.
         live: a driver holds its run directory, whatever Ray says.
         complete: exit code with which its run directory says that every row is accounted for; None: it does not.
-        silent: seconds since its run directory last got on.
+        silent: seconds since its run directory, or the state of its job, last got on.
         failures: tries that count against `Limits.max_attempts`.
         interruptions: tries that the cluster interrupted.
         waiting: it stands in the queue: it was never tried, or has been put back.
