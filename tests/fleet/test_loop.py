@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from proctor.fleet.view import Job, JobState, LastWords
 from proctor.rows import Event, UserError
 from proctor.storage.folder import open_folder
 from proctor.storage.lease import Lease
-from tests.fleet.making import write_fleet
+from tests.fleet.making import write_checkpoint, write_fleet
 
 
 class FakeCluster:
@@ -302,6 +303,33 @@ def test_cells_added_while_a_watcher_is_at_work(stage: Stage, tmp_path: Path) ->
     assert stage.id("d") in stage.cluster.jobs
     assert stage.last(words.FLEET_EXTENDED).message == "d"
     assert stage.kinds().count(words.FLEET_CREATED) == 1
+
+
+def test_checkpoints_that_come_later_are_admitted(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    write_checkpoint(models / "step-1")
+    stage = Stage(tmp_path, matrix={"checkpoints": {"watch": "models"}})
+    said: list[str] = []
+    watcher = stage.watcher(ears=Ears(trouble=said.append))
+    with watcher.watching():
+        _until(watcher, lambda: stage.id("step-1") in stage.cluster.jobs)
+        write_checkpoint(models / "step-2")
+        _until(watcher, lambda: stage.id("step-2") in stage.cluster.jobs)
+        models.rename(tmp_path / "away")
+        _until(watcher, lambda: any("no new checkpoints" in text for text in said))
+        (tmp_path / "away").rename(models)
+        write_checkpoint(models / "step-3")
+        stage.cluster.gpus = 24.0
+        _until(watcher, lambda: stage.id("step-3") in stage.cluster.jobs)
+
+
+def _until(watcher: Watcher, holds: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < give_up
+        watcher.step()
+        time.sleep(0.05)
 
 
 def test_a_watcher_that_lost_its_lease_stops(stage: Stage) -> None:

@@ -198,18 +198,25 @@ class Watcher:
 
     def _refresh(self) -> None:
         """Takes over what has been added to the fleet: by a person, or by checkpoints that have come."""
-        begun = not self._stored
+        first = not self._stored
+        added = self._load()
         if isinstance(self._fleet.spec.matrix.checkpoints, WatchSpec) and self.book.now() >= self._next_find:
             self._next_find = self.book.now() + _FIND_SECONDS * self._pace
-            known = {one.path for batch in self._fleet.batches for one in batch}
-            found = find(self._fleet.spec, self._looks, known)
+            self._find()
+            added += self._load()
+        if first and not self.book.begun:
+            self._actor.record(words.FLEET_CREATED, units=len(added))
+        elif added and not first:
+            self._actor.record(words.FLEET_EXTENDED, ", ".join(added), units=len(added))
+
+    def _find(self) -> None:
+        """Looks for checkpoints that have come to the watched directory; one that cannot be read now is no end."""
+        try:
+            found = find(self._fleet.spec, self._looks)
             self._looks = found.looks
             enter(self._place, self._fleet.spec, found.checkpoints)
-        added = self._load()
-        if begun and not self.book.begun:
-            self._actor.record(words.FLEET_CREATED, units=len(added))
-        elif added and not begun:
-            self._actor.record(words.FLEET_EXTENDED, ", ".join(added), units=len(added))
+        except UserError as error:
+            self._ears.trouble(f"no new checkpoints are taken: {error}")
 
     def _reach(self, view: FleetView) -> None:
         reachable = view.room is not None
