@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ import pytest
 from proctor.fleet import words
 from proctor.fleet.act import kill_driver
 from proctor.fleet.finding import find
-from proctor.fleet.folder import Fleet, FleetDir
+from proctor.fleet.folder import Fleet, FleetDir, storage_options
 from proctor.fleet.jobs import Order, RefusedError, Sighting, TwiceError, UnreachableError
 from proctor.fleet.loading import load_fleet
 from proctor.fleet.loop import Ears, Watcher, described
@@ -26,7 +28,8 @@ from proctor.fleet.view import Job, JobState, LastWords
 from proctor.rows import Event, UserError
 from proctor.storage.folder import open_folder
 from proctor.storage.lease import Lease
-from tests.fleet.making import write_checkpoint, write_fleet
+from tests.fleet.making import RUN, write_checkpoint, write_fleet
+from tests.storage.bucket import served
 
 
 class FakeCluster:
@@ -70,7 +73,8 @@ class Stage:
         (directory / "rows.jsonl").write_text('{"target": "x"}\n')
         keys = {"matrix": {"checkpoints": ["a", "b", "c"]}, "gpus_per_unit": 6, **keys}
         self.file = write_fleet(directory, **keys)
-        self.place = FleetDir(str(directory / "fleet"))
+        spec = load_fleet(self.file)
+        self.place = FleetDir(spec.fleet_dir, storage_options(spec))
         self.cluster = FakeCluster()
         self.submit()
 
@@ -303,6 +307,29 @@ def test_cells_added_while_a_watcher_is_at_work(stage: Stage, tmp_path: Path) ->
     assert stage.id("d") in stage.cluster.jobs
     assert stage.last(words.FLEET_EXTENDED).message == "d"
     assert stage.kinds().count(words.FLEET_CREATED) == 1
+
+
+def test_a_fleet_in_a_bucket(tmp_path: Path) -> None:
+    with served(tmp_path / "server") as bucket:
+        run = {**RUN, "storage": {"endpoint": bucket.endpoint, "anonymous": True}}
+        stage = Stage(tmp_path, fleet_dir=bucket.url("fleets/one"), run=run)
+        with (watcher := stage.watcher()).watching():
+            steps(watcher, 2)
+            words_of = shlex.split(stage.cluster.orders[0].entrypoint)
+            assert json.loads(words_of[words_of.index("--storage") + 1])["endpoint"] == bucket.endpoint
+            for name in ("a", "b"):
+                stage.finish(name)
+            Notes(stage.place.folder).hold("c")
+            steps(watcher, 3)
+            assert watcher.exit_code() == 3
+            assert set(stage.cluster.jobs) == {stage.id("a"), stage.id("b")}
+            Notes(stage.place.folder).release("c")
+            steps(watcher, 2)
+            stage.finish("c")
+            assert watcher.watch() == 0
+        with (again := stage.watcher()).watching():
+            assert again.watch() == 0
+        assert stage.kinds().count(words.WATCHER_STOPPED) == 2
 
 
 def test_checkpoints_that_come_later_are_admitted(tmp_path: Path) -> None:

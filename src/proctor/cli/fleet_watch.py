@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from proctor.cli.output import counted, escaped, json_line, stderr, stdout
@@ -146,6 +147,7 @@ def unit(
     fleet: Annotated[str, typer.Argument(metavar="FLEET_DIR")],
     name: Annotated[str, typer.Argument(metavar="UNIT")],
     attempt: Annotated[int, typer.Option("--attempt", min=1)],
+    storage: Annotated[str, typer.Option("--storage", help="How object storage is reached, as JSON.")] = "{}",
 ) -> None:
     """Run one unit on the cluster that this process is a job of. Exit code: as ``proctor run``."""
     with interruptible():
@@ -153,8 +155,10 @@ def unit(
         from proctor.cli.outcome import show_outcome
         from proctor.fleet.folder import FleetDir
         from proctor.fleet.unit import run_unit
+        from proctor.storage.connect import StorageOptions
 
-        outcome = run_unit(FleetDir.existing(fleet), name, attempt, run)
+        options = msgspec.json.decode(storage, type=StorageOptions)
+        outcome = run_unit(FleetDir.existing(fleet, options), name, attempt, run)
         if outcome is None:
             stdout.say("asked to stop before it began")
             raise typer.Exit(_INTERRUPTED)

@@ -10,15 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from proctor.fleet import words
 from proctor.fleet.book import Book
 from proctor.fleet.cells import Unit
 from proctor.fleet.decide import Action, Admit, Adopt, GiveUp, Kill, MarkEnded, MarkGone, Requeue, Started, Stop
-from proctor.fleet.folder import Fleet, FleetDir
+from proctor.fleet.folder import Fleet, FleetDir, storage_options
 from proctor.fleet.jobs import Cluster, Order, RefusedError, TwiceError, UnreachableError
 from proctor.fleet.notes import Notes
 from proctor.fleet.observe import submission_of
 from proctor.rows import Event
+from proctor.storage.connect import DEFAULT_OPTIONS
 from proctor.storage.folder import Folder
 from proctor.storage.lease import read_lease
 
@@ -92,9 +95,13 @@ class Actor:
 
     def _order(self, fleet: Fleet, unit: Unit, submission: str, attempt: int) -> Order:
         command = [self._python, "-m", "proctor", "fleet", "unit", self._directory.location, unit.name]
+        command += ["--attempt", str(attempt)]
+        options = storage_options(fleet.spec)
+        if options != DEFAULT_OPTIONS:  # the job has to find the fleet directory before it can read the spec in it
+            command += ["--storage", msgspec.json.encode(options).decode()]
         ticket = fleet.spec.cluster.ticket
         tickets = {} if ticket is None or not unit.gpus else {ticket: unit.gpus}
-        return Order(submission, shlex.join([*command, "--attempt", str(attempt)]), tickets)
+        return Order(submission, shlex.join(command), tickets)
 
     def _stop(self, action: Stop, fleet: Fleet) -> None:
         submission = submission_of(fleet, action.unit, action.attempt)
