@@ -15,6 +15,9 @@ from typing_extensions import override
 
 from proctor.api import run
 from proctor.rows import UserError
+from proctor.runner.course import Sweep
+from proctor.runner.exam import Exam
+from proctor.runner.stream import _planned, pipeline
 from tests.faults.helpers import records_of
 from tests.runner.helpers import MakeSpec
 
@@ -122,3 +125,13 @@ def test_a_run_that_does_not_fit_is_refused_before_anything_is_written(make_spec
     assert "capacity: does not fit: engines of cluster: 0 of 1 find a place" in str(caught.value)
     assert "--force" in str(caught.value)
     assert not Path(spec.run_dir).exists()
+
+
+def test_engines_on_gpus_get_whole_blocks_too(make_spec: MakeSpec) -> None:
+    exam = Exam.of(make_spec(40, engine={"gpus_per_replica": 6.0}))
+    groups = exam.source.groups(exam.expected, 8, 1_000_000)
+    hub: Any = None
+    made = _planned(lambda: pipeline(exam, Sweep("ck", 1, 8), groups, hub, {}), exam)
+    engines = made._logical_plan.dag.input_dependencies[0]
+    assert engines.ray_remote_args["num_gpus"] == 6.0
+    assert (engines.batch_size, engines.min_rows_per_bundled_input) == (None, None)
