@@ -22,7 +22,7 @@ from proctor.fleet.view import JobState, LastWords
 from proctor.rows import UserError
 from proctor.runner.outcome import RunOutcome
 from proctor.spec import RunSpec
-from tests.fleet.test_loop import Stage
+from tests.fleet.staged import Stage
 
 TWICE = "Traceback (most recent call last):\nRuntimeError: Job with submission_id x already exists. Use another."
 REFUSED = "Traceback (most recent call last):\nValueError: Use the 'num_cpus' and 'num_gpus' keyword"

@@ -4,102 +4,23 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from proctor.fleet import words
-from proctor.fleet.act import kill_driver
-from proctor.fleet.finding import find
-from proctor.fleet.folder import Fleet, FleetDir, storage_options
-from proctor.fleet.jobs import Order, RefusedError, Sighting, TwiceError, UnreachableError
-from proctor.fleet.loading import load_fleet
+from proctor.fleet.jobs import RefusedError
 from proctor.fleet.loop import Ears, Watcher, described
 from proctor.fleet.notes import Notes
-from proctor.fleet.observe import parsed, submission_of
-from proctor.fleet.resubmit import enter
-from proctor.fleet.silence import Clocks, Silence, mark_of
-from proctor.fleet.view import Job, JobState, LastWords
+from proctor.fleet.observe import parsed
+from proctor.fleet.view import JobState
 from proctor.rows import Event, UserError
-from proctor.storage.folder import open_folder
 from proctor.storage.lease import Lease
 from tests.fleet.making import RUN, write_checkpoint, write_fleet
+from tests.fleet.staged import Stage
 from tests.storage.bucket import served
-
-
-class FakeCluster:
-    """Jobs by submission id; what is submitted waits until a test moves it on."""
-
-    def __init__(self, gpus: float = 12.0) -> None:
-        self.jobs: dict[str, Job] = {}
-        self.orders: list[Order] = []
-        self.stopped: list[str] = []
-        self.gpus, self.used = gpus, 0.0
-        self.down = ""
-        self.faults: list[Exception] = []
-        self.swallows = False
-
-    def look(self) -> Sighting:
-        if self.down:
-            raise UnreachableError(self.down)
-        return Sighting(dict(self.jobs), self.gpus, self.used, 8.0)
-
-    def submit(self, order: Order) -> None:
-        if self.faults:
-            raise self.faults.pop(0)
-        if order.submission in self.jobs:
-            raise TwiceError(order.submission)
-        self.orders.append(order)
-        self.jobs[order.submission] = Job(order.submission, JobState.PENDING)
-        if self.swallows:
-            raise UnreachableError("no answer in time")
-
-    def stop(self, submission: str) -> None:
-        self.stopped.append(submission)
-
-    def move(self, submission: str, state: JobState, **about: Any) -> None:
-        self.jobs[submission] = Job(submission, state, **about)
-
-
-class Stage:
-    """A fleet of the checkpoints a, b and c, 6 GPUs each; two of them fit at once."""
-
-    def __init__(self, directory: Path, **keys: Any) -> None:
-        (directory / "rows.jsonl").write_text('{"target": "x"}\n')
-        keys = {"matrix": {"checkpoints": ["a", "b", "c"]}, "gpus_per_unit": 6, **keys}
-        self.file = write_fleet(directory, **keys)
-        spec = load_fleet(self.file)
-        self.place = FleetDir(spec.fleet_dir, storage_options(spec))
-        self.cluster = FakeCluster()
-        self.submit()
-
-    def submit(self) -> Fleet:
-        spec = load_fleet(self.file)
-        return enter(self.place, spec, find(spec).checkpoints).fleet
-
-    def watcher(self, **options: Any) -> Watcher:
-        return Watcher(self.place, self.cluster, options.pop("ears", Ears()), pace=0.01, **options)
-
-    def id(self, unit: str, attempt: int = 1) -> str:
-        return submission_of(self.place.fleet(), unit, attempt)
-
-    def kinds(self, unit: str | None = None) -> list[str]:
-        return [event.kind for event in self.place.events() if unit is None or event.data.get("unit") == unit]
-
-    def last(self, kind: str) -> Event:
-        return [event for event in self.place.events() if event.kind == kind][-1]
-
-    def finish(self, unit: str, attempt: int = 1, *, code: int = 0, complete: bool = True) -> None:
-        ledger = {"checkpoint": unit, "complete": complete}
-        run = self.place.run(unit)
-        run.write("reconciliation", {"complete": complete, "checkpoints": [ledger], "exit_code": code})
-        Notes(self.place.folder).leave(self.id(unit, attempt), LastWords(code))
-        self.cluster.move(self.id(unit, attempt), JobState.FAILED if code else JobState.SUCCEEDED)
 
 
 @pytest.fixture
@@ -366,64 +287,3 @@ def test_a_watcher_that_lost_its_lease_stops(stage: Stage) -> None:
         with pytest.raises(UserError, match="taken over"):
             watcher.step()
     assert not stage.cluster.orders
-
-
-def test_silence_outlasts_watchers_and_clocks_that_are_set(tmp_path: Path) -> None:
-    folder = open_folder(str(tmp_path))
-    noon = Clocks(1_000_000.0, 500.0, "boot")
-    first = Silence(folder)
-    assert first.of("a", "x", noon) == 0.0
-    assert first.of("a", "x", noon._replace(ticks=600.0, time=5.0)) == 100.0  # the wall clock was set
-    first.save()
-    second = Silence(folder)
-    assert second.of("a", "x", noon._replace(ticks=700.0, time=9e9)) == 200.0
-    assert second.of("a", "x", Clocks(1_000_050.0, 1.0, "rebooted")) == 50.0
-    assert second.of("a", "x", Clocks(999_000.0, 1.0, "rebooted")) == 0.0
-    assert second.of("a", "y", noon) == 0.0
-    (tmp_path / "progress.json").write_text("{")
-    assert Silence(folder).of("a", "x", noon) == 0.0
-
-
-def test_only_rows_are_progress() -> None:
-    checkpoint = {"done": 3, "answered": 3, "retries": {"lost": 1}}
-    status = {"time": 1.0, "events": {"engine.crashed": 1}, "checkpoints": {"a": checkpoint}, "active": ["a", 1]}
-    mark = mark_of(1, "RUNNING", status)
-    assert mark == mark_of(1, "RUNNING", {**status, "time": 2.0, "events": {"engine.crashed": 9}})
-    others = [
-        mark_of(2, "RUNNING", status),
-        mark_of(1, "PENDING", status),
-        mark_of(1, "RUNNING", {**status, "active": ["a", 2]}),
-        mark_of(1, "RUNNING", {**status, "checkpoints": {"a": {**checkpoint, "done": 4}}}),
-        mark_of(1, "RUNNING", None),
-    ]
-    assert len({mark, *others}) == 6
-    assert mark_of(1, "", {"checkpoints": {"a": 5}}) == mark_of(1, "", {"checkpoints": {"a": None}})
-
-
-def test_only_a_units_own_driver_is_ever_killed(tmp_path: Path) -> None:
-    text = (
-        "import sys, time; from proctor.storage.lease import Lease; from proctor.storage.folder import open_folder\n"
-        "lease = Lease(open_folder(sys.argv[-1]), print); lease.acquire(); print('held', flush=True); time.sleep(600)"
-    )
-
-    def holding(folder: Path, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", text, *words, str(folder)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        return process
-
-    unit, person = holding(tmp_path / "unit", "fleet", "unit", "DIR", "a"), holding(tmp_path / "person", "run", "a")
-    try:
-        assert not kill_driver(open_folder(str(tmp_path / "nobody")), "a")
-        assert not kill_driver(open_folder(str(tmp_path / "person")), "a")
-        assert not kill_driver(open_folder(str(tmp_path / "unit")), "b")
-        assert kill_driver(open_folder(str(tmp_path / "unit")), "a")
-        assert unit.wait(60) == -9
-        assert person.poll() is None
-    finally:
-        for process in (unit, person):
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()

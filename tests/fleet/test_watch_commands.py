@@ -16,7 +16,7 @@ from proctor.fleet.jobs import Order, Sighting, UnreachableError
 from proctor.fleet.notes import Notes
 from proctor.fleet.view import Job, JobState
 from proctor.rows import Event, UserError
-from tests.fleet.test_loop import FakeCluster, Stage
+from tests.fleet.staged import FakeCluster, Stage
 
 
 class QuickCluster(FakeCluster):
