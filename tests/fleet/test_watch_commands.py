@@ -150,3 +150,29 @@ def test_stop_waits_until_nothing_is_left_and_submit_goes_on(stage: Stage, monke
 
 def test_a_fleet_that_is_none(tmp_path: Path) -> None:
     assert isinstance(fleet("watch", tmp_path).exception, UserError)
+
+
+class InterruptedCluster(FakeCluster):
+    """A person presses Ctrl-C at the second look."""
+
+    looks = 0
+
+    @override
+    def look(self) -> Sighting:
+        self.looks += 1
+        if self.looks > 1:
+            raise KeyboardInterrupt
+        return super().look()
+
+
+def test_an_interrupted_watcher_leaves_its_jobs_running_and_says_so(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(monkeypatch, cluster := InterruptedCluster())
+    result = fleet("watch", stage.file)
+    assert result.exit_code == 130
+    assert "jobs that run go on" in result.stdout
+    assert [job.state for job in cluster.jobs.values()] == [JobState.PENDING, JobState.PENDING]
+    assert not cluster.stopped
+    assert stage.kinds()[-1] == words.WATCHER_STOPPED
+    assert not stage.place.watched
