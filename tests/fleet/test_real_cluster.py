@@ -10,7 +10,7 @@ from benchmarks.drill import drill
 from benchmarks.fleet import faults_of
 from proctor.fleet import words
 
-CELLS = int(os.environ.get("PROCTOR_FLEET_CELLS", "12"))
+CELLS = int(os.environ.get("PROCTOR_FLEET_CELLS", "8"))
 
 
 @pytest.mark.ray
