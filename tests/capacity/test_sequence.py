@@ -13,6 +13,7 @@ from proctor.capacity.engines import read_models
 from proctor.capacity.evaluate import evaluate
 from proctor.capacity.planning import Plan, plan_with
 from proctor.capacity.sequence import course
+from proctor.cli.plan import waits as waits_told
 from proctor.spec import RunSpec
 from tests.capacity.facts import facts, spec
 from tests.capacity.models import QWEN3_VL_8B, model_directory
@@ -128,8 +129,9 @@ def test_two_vllms_on_one_gpu_have_to_share_it(three: list[str]) -> None:
     assert told() == []
 
 
-def waits(run: RunSpec) -> tuple[int, int]:
-    return course(run).starts, course(run).swaps
+def waits(run: RunSpec, left: int | None = None) -> tuple[int, int]:
+    found = course(run, left)
+    return found.starts, found.swaps
 
 
 def test_starts_that_a_run_waits_for(three: list[str]) -> None:
@@ -137,9 +139,31 @@ def test_starts_that_a_run_waits_for(three: list[str]) -> None:
         update={"stream": spec(stream={"checkpoints_at_once": 2}).stream}
     )
     assert waits(at_once) == (2, 0)
-    assert waits(sequential(three)) == (3, 2)
+    assert waits(sequential(three)) == (3, 0)
     assert "if all are, 1 start and 2 swaps" in course(sequential(three)).text
     assert waits(sequential(three, reference="beside")) == (1, 2)
+
+
+def test_a_resume_waits_for_no_checkpoint_that_is_finished(three: list[str]) -> None:
+    many = {"stream": {"checkpoints_at_once": 2}}
+    at_once = spec(engine={"kind": "scripted", "checkpoints": list("uvwxyz")}, **many)
+    assert [waits(at_once, left) for left in (6, 5, 2, 1, 0)] == [(3, 0), (3, 0), (1, 0), (1, 0), (0, 0)]
+    assert [waits(sequential(three), left) for left in (3, 2, 1, 0)] == [(3, 0), (2, 0), (1, 0), (0, 0)]
+    beside = sequential(three, reference="beside")
+    assert [waits(beside, left) for left in (3, 2, 1, 0)] == [(1, 2), (1, 1), (1, 0), (0, 0)]
+    assert "1 of 3 having no rows to do" in course(sequential(three), 2).text
+    assert course(beside, 0).text == "no checkpoint has rows to do"
+    known: dict[str, Any] = {"rows": 50_000, "engine_rate": 10.0, "start_seconds": 60.0}
+    resumed = planned(sequential(three), node(64), **known, checkpoints=2).throughput
+    assert resumed.hours == pytest.approx((5000 + 2 * 60) / 3600)
+    finished = planned(sequential(three), node(64), **known | {"rows": 0}, checkpoints=0).throughput
+    assert finished.hours == 0
+    # Rows of a block are those of the checkpoints that are open: what Ray takes for a block is spread over as many.
+    blocks = [
+        next(stage for stage in planned(sequential(three), node(64), **known, checkpoints=left).throughput.stages[4:])
+        for left in (1, 3)
+    ]
+    assert blocks[0].cpu_seconds < blocks[1].cpu_seconds
 
 
 def test_hours_have_the_starts_in_them(three: list[str]) -> None:
@@ -150,9 +174,41 @@ def test_hours_have_the_starts_in_them(three: list[str]) -> None:
     )
     assert restarted.start_seconds == 600
     assert (restarted.hours or 0) - (swapped.hours or 0) == pytest.approx(2 / 6)
+    assert (restarted.swap_seconds, swapped.swap_seconds) == (0, 0)
     given = planned(sequential(three), node(64), start_seconds=60.0, engine_rate=10.0).throughput
     assert given.hours == pytest.approx(100_000 / 10 / 3600 + 3 / 60)
     assert not given.bound_only
     plain = planned(sequential(three), node(64)).to_json()["throughput"]
-    assert plain["start_seconds"] is None
-    assert (plain["course"]["starts"], plain["course"]["swaps"]) == (3, 2)
+    assert (plain["start_seconds"], plain["swap_seconds"]) == (None, None)
+    assert (plain["course"]["starts"], plain["course"]["swaps"]) == (3, 0)
+
+
+@pytest.mark.parametrize(("rows", "behind"), [(3_000, 0.0), (300, 50.0)])
+def test_hours_have_the_swaps_in_them_and_what_a_second_engine_is_late(
+    three: list[str], rows: int, behind: float
+) -> None:
+    """An engine works 100 or 10 seconds for a checkpoint, and a second one takes 60 to start."""
+    run = sequential(three, reference="beside")
+    known: dict[str, Any] = {"rows": rows, "engine_rate": 10.0, "start_seconds": 60.0}
+    without = planned(run, node(64), **known).throughput
+    assert (without.hours or 0) * 3600 == pytest.approx(rows / 10 + 60 + 2 * behind)
+    timed = planned(run, node(64), **known, swap_seconds=4.0).throughput
+    assert (timed.hours or 0) * 3600 == pytest.approx(rows / 10 + 60 + 2 * (4 + behind))
+
+
+def test_what_is_not_in_the_hours_is_told(three: list[str]) -> None:
+    """With the option that tells it."""
+
+    def told(**known: float) -> list[str]:
+        return list(waits_told(planned(sequential(three, reference="beside"), node(64), **known).throughput))
+
+    text = "2 checkpoints swapped in; where one is not known, a second engine starts beside"
+    unknown = "of engines, one after another, whose seconds are not known"
+    options = "(--engine-start-seconds, --engine-swap-seconds)"
+    assert told() == [f"and 1 start and 2 swaps {unknown} {options}: {text}"]
+    started = f"of these 1 start of 60 s, one after another: {text}"
+    assert told(start_seconds=60.0) == [started, f"and 2 swaps {unknown} (--engine-swap-seconds)"]
+    both = told(start_seconds=60.0, swap_seconds=4.0)
+    assert both == [f"of these 1 start of 60 s and 2 swaps of 4 s, one after another: {text}"]
+    one = planned(sequential(three[:1]), node(64)).throughput
+    assert list(waits_told(one)) == []

@@ -44,6 +44,8 @@ class Facts:
         engine_rate: rows a second of one engine, if it was measured.
         engine_memory: bytes of one engine's process, if they are known.
         start_seconds: seconds that an engine takes to start, if that was measured.
+        swap_seconds: seconds that an engine takes to take over a checkpoint and to prove it, if that was measured.
+        checkpoints: those that have rows left to do; None: all.
     """
 
     rows: int
@@ -54,6 +56,12 @@ class Facts:
     engine_rate: float | None = None
     engine_memory: float | None = None
     start_seconds: float | None = None
+    swap_seconds: float | None = None
+    checkpoints: int | None = None
+
+    def open_checkpoints(self, spec: RunSpec) -> int:
+        """How many checkpoints have rows left to do."""
+        return len(spec.engine.checkpoints) if self.checkpoints is None else self.checkpoints
 
     def blocks(self, spec: RunSpec) -> int:
         """Blocks of one pass over the source, about: as many as rows or bytes ask for."""

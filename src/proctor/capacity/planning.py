@@ -117,9 +117,11 @@ def plan(
     *,
     source: Source | None = None,
     rows: int | None = None,
+    checkpoints: int | None = None,
     engine_rate: float | None = None,
     engine_memory: float | None = None,
     start_seconds: float | None = None,
+    swap_seconds: float | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
 ) -> Plan:
     """Plans `spec` on `cluster`: samples the data in a process of its own, reads the models' configurations, and
@@ -130,9 +132,11 @@ def plan(
         cluster: see `cluster` and `described`.
         source: the run's source, if it is open already.
         rows: rows that are left to do, over all checkpoints; default: all.
+        checkpoints: those that have rows left to do; default: all.
         engine_rate: rows a second of one engine, if that was measured.
         engine_memory: bytes of one engine's process, if they are known.
         start_seconds: seconds that an engine takes to start, if that was measured.
+        swap_seconds: seconds that an engine takes to take over a checkpoint and to prove it, likewise.
         sample_seconds: time for the sample.
 
     Raises:
@@ -153,6 +157,8 @@ def plan(
         engine_rate=engine_rate,
         engine_memory=engine_memory,
         start_seconds=start_seconds,
+        swap_seconds=swap_seconds,
+        checkpoints=checkpoints,
     )
     return plan_with(spec, facts, cluster)
 
@@ -169,19 +175,16 @@ def plan_with(spec: RunSpec, facts: Facts, cluster: Cluster) -> Plan:
         if cured is not None:
             final_spec, changes = cured
             final = evaluate(final_spec, facts, cluster)
-    blocks = facts.blocks(final_spec)
-    given = facts.engine_rate, facts.start_seconds
-    speed = throughput(final_spec, facts.sample, final.shares, facts.rows, blocks, *given)
     return Plan(
         verdict=verdict,
         changes=changes,
         checks=first.checks,
         nodes=_nodes(final),
         capacity=CapacitySpec() if verdict == "refused" else capacity_block(final_spec, final),
-        throughput=speed,
+        throughput=throughput(final_spec, facts, final.shares),
         figures=final.figures,
         rows=facts.rows,
-        blocks=blocks,
+        blocks=facts.blocks(final_spec),
         cluster=cluster,
     )
 

@@ -20,13 +20,26 @@ class Course:
 
     Attributes:
         starts: starts of engines that a run waits for, one after another, if no checkpoint is known yet.
-        swaps: checkpoints that a running engine may take over.
+        swaps: swaps that it waits for besides, in the same case.
         text: the same in words.
+        beside: a second engine starts before each swap, while the first one works.
     """
 
     starts: int
     swaps: int
     text: str
+    beside: bool = False
+
+    def seconds(self, start: float, swap: float, work: float) -> float:
+        """Seconds that a run waits for its engines.
+
+        Args:
+            start: seconds of a start.
+            swap: seconds of a swap, with its proof.
+            work: seconds that the engines work for one checkpoint: as long as that, nobody waits for a second engine.
+        """
+        behind = max(0.0, start - work) if self.beside else 0.0
+        return self.starts * start + self.swaps * (swap + behind)
 
 
 def in_sequence(spec: RunSpec) -> bool:
@@ -34,18 +47,26 @@ def in_sequence(spec: RunSpec) -> bool:
     return spec.engine.mode == "sequential" and len(spec.engine.checkpoints) > 1
 
 
-def course(spec: RunSpec) -> Course:
-    """How the engines of a run come to their checkpoints."""
+def course(spec: RunSpec, left: int | None = None) -> Course:
+    """How the engines of a run come to their checkpoints.
+
+    Args:
+        spec: the run.
+        left: checkpoints that have rows to do; None: all. No engine is started for the others.
+    """
     checkpoints = len(spec.engine.checkpoints)
-    if not in_sequence(spec):
-        at_once = min(spec.stream.checkpoints_at_once, checkpoints)
-        return Course(math.ceil(checkpoints / at_once), 0, f"{at_once} of {checkpoints} checkpoints at a time")
-    swaps = checkpoints - 1
+    left = checkpoints if left is None else left
+    done = "" if left == checkpoints else f", {checkpoints - left} of {checkpoints} having no rows to do"
+    if not left:
+        return Course(0, 0, "no checkpoint has rows to do")
+    if not in_sequence(spec) or left == 1:
+        at_once = min(spec.stream.checkpoints_at_once, left)
+        return Course(math.ceil(left / at_once), 0, f"{at_once} of {left} checkpoints at a time{done}")
+    swaps = left - 1
     if spec.engine.reference == "beside":
-        return Course(
-            1, swaps, f"{swaps} checkpoints swapped in; where one is not known, a second engine starts beside"
-        )
-    return Course(checkpoints, swaps, f"if no checkpoint is known yet; if all are, 1 start and {swaps} swaps")
+        text = f"{swaps} checkpoints swapped in; where one is not known, a second engine starts beside{done}"
+        return Course(1, swaps, text, beside=True)
+    return Course(left, 0, f"if no checkpoint is known yet; if all are, 1 start and {swaps} swaps{done}")
 
 
 def start_seconds(spec: RunSpec, given: float | None) -> float | None:
@@ -56,6 +77,14 @@ def start_seconds(spec: RunSpec, given: float | None) -> float | None:
     if isinstance(spec.engine, ScriptedEngineSpec):
         return spec.engine.load_seconds
     return 0.0 if isinstance(spec.engine, OpenAIEngineSpec) else None
+
+
+def swap_seconds(spec: RunSpec, given: float | None) -> float | None:
+    """Seconds that an engine takes to take over a checkpoint and to prove it: as given, none to speak of for the
+    scripted engine, None if not known."""
+    if given is not None:
+        return given
+    return 0.0 if isinstance(spec.engine, (ScriptedEngineSpec, OpenAIEngineSpec)) else None
 
 
 def swap_memory(spec: RunSpec, models: Sequence[Model], process: float) -> list[Figure]:

@@ -8,10 +8,10 @@ from typing import Literal
 
 from proctor.capacity.arithmetic import run_hours
 from proctor.capacity.engines import on_gpu
+from proctor.capacity.evaluate import Facts
 from proctor.capacity.overhead import BLOCK_CPU_SECONDS, ROW_CPU_SECONDS
 from proctor.capacity.placement import Share
-from proctor.capacity.sample import Sample
-from proctor.capacity.sequence import Course, course, start_seconds
+from proctor.capacity.sequence import Course, course, start_seconds, swap_seconds
 from proctor.spec import RunSpec, ScriptedEngineSpec
 
 Stage = Literal["read", "prepare", "infer", "write", "overhead"]
@@ -43,11 +43,12 @@ class Throughput:
         stages: each by itself.
         limit: the stage that limits the run; None when nothing is known.
         rows_per_second: rows that the run does in a second: of all stages together on the CPUs they share.
-        hours: for all rows and checkpoints, with the engines' starts if those are known.
+        hours: for all rows and checkpoints, with the engines' starts and swaps as far as their seconds are known.
         bound_only: the engine's rate is not known, so that this is the most there can be.
         formula: how `rows_per_second` was found.
         course: how the engines come to their checkpoints.
         start_seconds: that each start takes; None if not known.
+        swap_seconds: that each swap takes; None if not known.
     """
 
     stages: tuple[StageRate, ...]
@@ -58,36 +59,28 @@ class Throughput:
     formula: str
     course: Course
     start_seconds: float | None
+    swap_seconds: float | None
 
 
-def throughput(
-    spec: RunSpec,
-    sample: Sample,
-    shares: Sequence[Share],
-    rows: int,
-    blocks: int,
-    engine_rate: float | None,
-    engine_start: float | None = None,
-) -> Throughput:
+def throughput(spec: RunSpec, facts: Facts, shares: Sequence[Share]) -> Throughput:
     """The bound of a run.
 
     Args:
         spec: the run.
-        sample: of its rows.
+        facts: of its rows, and what is known of its engines. Of the scripted engine all is known: its rate follows from
+            `row_ms`, its start is `load_seconds`.
         shares: what each node does.
-        rows: rows to answer, over all checkpoints.
-        blocks: blocks of one pass over the data.
-        engine_rate: rows a second of one engine, if measured; the scripted engine's follows from its `row_ms`.
-        engine_start: seconds that an engine takes to start, if measured; the scripted engine's are its `load_seconds`.
     """
+    sample, rows, blocks = facts.sample, facts.rows, facts.blocks(spec)
     engines = sum(share.engines * share.count for share in shares)
     slots = min(blocks, sum(share.reads * share.count for share in shares))
     cores = sum(share.node.real_cpus * share.count for share in shares)
     busy = 0.0 if spec.engine.kind in ("scripted", "openai") or on_gpu(spec) else spec.engine.cpus_per_replica * engines
     spare = max(0.1 * cores, cores - busy)  # a model on CPUs keeps those it was given
-    per_block = rows / max(1, blocks) / len(spec.engine.checkpoints)
+    checkpoints = max(1, facts.open_checkpoints(spec))
+    per_block = rows / max(1, blocks) / checkpoints
     overhead = ROW_CPU_SECONDS + BLOCK_CPU_SECONDS / max(1.0, per_block)
-    infer = _infer(spec, engines, engine_rate)
+    infer = _infer(spec, engines, facts.engine_rate)
     known = infer.rows_per_second is not None or infer.formula.startswith("no limit")
     stages = (
         _task_stage("read", sample.per_row("read_seconds"), sample.per_row("read_cpu"), slots),
@@ -99,13 +92,15 @@ def throughput(
             f"{BLOCK_CPU_SECONDS * 1e3:g} ms / {per_block:.0f} rows)"
         ),
     )  # fmt: skip
-    path, seconds = course(spec), start_seconds(spec, engine_start)
+    path = course(spec, facts.checkpoints)
+    start, swap = start_seconds(spec, facts.start_seconds), swap_seconds(spec, facts.swap_seconds)
     slowest = _slowest(stages, spare, slots)
     if slowest is None:
-        return Throughput(stages, None, None, None, not known, "nothing is known", path, seconds)
+        return Throughput(stages, None, None, None, not known, "nothing is known", path, start, swap)
     rate, limit, formula = slowest
-    hours = run_hours(rows, rate) + path.starts * (seconds or 0.0) / 3600
-    return Throughput(stages, limit, rate, hours, not known, formula, path, seconds)
+    work = run_hours(rows, rate)
+    hours = work + path.seconds(start or 0.0, swap or 0.0, work * 3600 / checkpoints) / 3600
+    return Throughput(stages, limit, rate, hours, not known, formula, path, start, swap)
 
 
 def _slowest(stages: tuple[StageRate, ...], cores: float, slots: int) -> tuple[float, Stage, str] | None:

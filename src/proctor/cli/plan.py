@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from proctor.spec import RunSpec, load_spec
 if TYPE_CHECKING:
     from proctor.capacity import Cluster
     from proctor.capacity import Plan as CapacityPlan
+    from proctor.capacity.throughput import Throughput
     from proctor.runner.plan import AuditPlan, Plan
 
 _VERDICTS = {"fits": "green", "fits with these changes": "yellow", "refused": "red", "unknown": "yellow"}
@@ -39,6 +41,10 @@ def plan(
         float | None,
         typer.Option("--engine-start-seconds", min=0, help="Seconds that an engine takes to start, measured."),
     ] = None,
+    engine_swap: Annotated[
+        float | None,
+        typer.Option("--engine-swap-seconds", min=0, help="Seconds that a swap of checkpoints takes, measured."),
+    ] = None,
     why: Annotated[bool, typer.Option("--why", help="Show every number with its formula and its origin.")] = False,
     json: Json = False,
 ) -> None:
@@ -53,10 +59,15 @@ def plan(
     loaded = load_spec(spec, set_ or [])
     nodes = _nodes(loaded, cluster)
     made = make_plan(loaded)
-    memory = None if engine_memory is None else engine_memory * 1e6
-    rows = sum(made.todo.values())
     found = plan_capacity(
-        loaded, nodes, rows=rows, engine_rate=engine_rate, engine_memory=memory, start_seconds=engine_start
+        loaded,
+        nodes,
+        rows=sum(made.todo.values()),
+        checkpoints=sum(map(bool, made.todo.values())),
+        engine_rate=engine_rate,
+        engine_memory=None if engine_memory is None else engine_memory * 1e6,
+        start_seconds=engine_start,
+        swap_seconds=engine_swap,
     )
     if json:
         json_line("plan", **asdict(made), capacity=found.to_json())
@@ -175,9 +186,21 @@ def _show_throughput(found: CapacityPlan) -> None:
         f"{speed.limit} limits: {most}{speed.rows_per_second:,.0f} rows/s, {counted(found.rows, 'row')} in "
         f"{'at least ' if speed.bound_only else ''}{duration(speed.hours * 3600)} ({speed.formula})"
     )
-    if speed.start_seconds:
-        each, starts = shown(speed.start_seconds, "s"), counted(speed.course.starts, "start")
-        stdout.say(f"of these {starts} of {each}, one after another: {speed.course.text}")
-    elif speed.start_seconds is None and speed.course.starts + speed.course.swaps > 1:
-        starts = f"{counted(speed.course.starts, 'start')} of engines, one after another"
-        stdout.say(f"and {starts}, whose seconds are not known (--engine-start-seconds): {speed.course.text}")
+    for line in waits(speed):
+        stdout.say(line)
+
+
+def waits(speed: Throughput) -> Iterator[str]:
+    """What a run waits for its engines: what is in the hours, and what is not since nobody knows how long it takes."""
+    from proctor.capacity.figures import shown
+
+    course = speed.course
+    kinds = (("start", course.starts, speed.start_seconds), ("swap", course.swaps, speed.swap_seconds))
+    known = [f"{counted(number, kind)} of {shown(each, 's')}" for kind, number, each in kinds if number and each]
+    if known:
+        yield f"of these {' and '.join(known)}, one after another: {course.text}"
+    unknown = {kind: counted(number, kind) for kind, number, each in kinds if number and each is None}
+    if unknown and course.starts + course.swaps > 1:
+        options = ", ".join(f"--engine-{kind}-seconds" for kind in unknown)
+        seconds = f"of engines, one after another, whose seconds are not known ({options})"
+        yield f"and {' and '.join(unknown.values())} {seconds}" + ("" if known else f": {course.text}")

@@ -38,7 +38,8 @@ def planned(exam: Exam, *, force: bool = False) -> tuple[Exam, Plan | None]:
     if small and not spec.engine.gpus_per_replica:
         return exam, None
     cluster = from_ray(ray.nodes()) if ray.is_initialized() else cluster_of(spec)
-    found = plan(spec, cluster, source=exam.source, rows=_left(exam))
+    left = _left(exam)
+    found = plan(spec, cluster, source=exam.source, rows=sum(left), checkpoints=sum(map(bool, left)))
     if found.reasons and not force:
         raise _refusal(found)
     if found.reasons or spec.capacity is not None:
@@ -46,10 +47,10 @@ def planned(exam: Exam, *, force: bool = False) -> tuple[Exam, Plan | None]:
     return replace(exam, spec=spec.model_copy(update={"capacity": found.capacity})), found
 
 
-def _left(exam: Exam) -> int:
-    """Rows to do, over all checkpoints."""
+def _left(exam: Exam) -> list[int]:
+    """Rows to do, of each checkpoint."""
     names = [checkpoint.name for checkpoint in exam.spec.engine.checkpoints]
-    return sum(len(exam.expected) - len(done_ids(exam.run.results, name) & exam.expected) for name in names)
+    return [len(exam.expected) - len(done_ids(exam.run.results, name) & exam.expected) for name in names]
 
 
 def _refusal(found: Plan) -> UserError:
