@@ -19,7 +19,8 @@ class CompileSpec(SpecModel):
 
     targets: list[Annotated[str, Field(min_length=1, max_length=200)]] = ["blocks"]
     """Names of targets of the model's preset, such as ``blocks``, ``merger``, ``patch_embed``, or patterns of names of
-    its modules, such as ``model.visual.blocks.*.mlp``. A name that fits nothing is answered with those there are."""
+    its modules, such as ``model.visual.blocks.*.mlp``. A name that fits nothing is answered with those there are; parts
+    of the language model are refused."""
     backend: Literal["inductor", "aot_eager", "eager"] = "inductor"
     """What makes code of a graph. ``aot_eager`` and ``eager`` gain no speed; they show where a difference arises."""
     dynamic: bool | None = True

@@ -14,6 +14,7 @@ from proctor.engines.compiling.attention import NAME, REPLACED, packed_attention
 from proctor.engines.compiling.presets import PRESETS, preset_of  # noqa: E402
 from proctor.engines.compiling.settings import Compile  # noqa: E402
 from proctor.engines.compiling.targets import encoder_of, find_targets  # noqa: E402
+from proctor.rows import UserError  # noqa: E402
 from tests.engines.compiling.towers import TOWERS, batch, outputs, tower  # noqa: E402
 
 EAGER = Compile(backend="eager")
@@ -40,6 +41,20 @@ def test_they_are_found_inside_of_a_model_too(family: str):
     found = find_targets(model)
     assert {target.name: len(target.modules) for target in found} == TOWERS[family].targets
     assert all(name.startswith("eyes.") for target in found for name in target.modules)
+
+
+def test_its_language_model_is_refused():
+    """As transformers' own class has it; without weights."""
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    text = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    vision = TOWERS["Qwen3-VL"].arguments | {"out_hidden_size": 32}
+    with torch.device("meta"):
+        model = Qwen3VLForConditionalGeneration(Qwen3VLConfig(text_config=text, vision_config=vision))
+    assert find_targets(model, ["model.visual.blocks.*"])[0].modules == find_targets(model)[1].modules
+    for pattern in ("lm_head", "model.language_model.layers.*", "*.embed_tokens"):
+        with pytest.raises(UserError, match="is the language model"):
+            find_targets(model, [pattern])
 
 
 def test_a_projector_beside_the_encoder_is_a_target():

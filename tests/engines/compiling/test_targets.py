@@ -63,6 +63,61 @@ def test_a_pattern_that_takes_in_more_than_the_encoder_is_refused():
     assert find_targets(model, ["model.visual"])[0].modules == ("model.visual",)
 
 
+class Speaking(torch.nn.Module):
+    """Says of itself what of it is the language model, as transformers' models do."""
+
+    def __init__(self, encoder: str = "visual") -> None:
+        super().__init__()
+        self.model = torch.nn.Module()
+        self.model.add_module(encoder, Encoder(blocks=2))
+        self.model.add_module("bridge", torch.nn.Linear(2, 2))
+        self.model.add_module("text", torch.nn.ModuleDict({"layers": torch.nn.ModuleList(map(_layer, range(6)))}))
+        self.head = torch.nn.Linear(2, 2)
+
+    def get_decoder(self) -> torch.nn.Module:
+        return self.model.get_submodule("text")
+
+    def get_output_embeddings(self) -> torch.nn.Module:
+        return self.head
+
+
+def _layer(_: int) -> torch.nn.Module:
+    return torch.nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "part"),
+    [("head", "head"), ("model.text.layers.*", "model.text"), ("model.text", "model.text"), ("*.layers", "model.text")],
+)
+def test_parts_of_the_language_model_are_refused(pattern: str, part: str):
+    with pytest.raises(UserError, match=f"but {part} is the language model, which is not compiled here") as caught:
+        find_targets(Speaking(), ["blocks", pattern])
+    assert caught.value.where == "engine.compile.targets"
+    assert caught.value.fix == "name parts of the vision encoder, such as model.visual.*"
+
+
+def test_what_stands_between_the_encoder_and_the_language_model_is_a_target():
+    assert find_targets(Speaking(), ["model.bridge"])[0].modules == ("model.bridge",)
+
+
+def test_the_layers_of_the_language_model_are_no_blocks_where_no_encoder_is_found():
+    model = Speaking(encoder="somewhere")
+    assert encoder_of(model) == ""
+    found = {target.name: target.modules for target in find_targets(model)}
+    assert found["blocks"] == blocks("model.somewhere.blocks", 2)
+    assert not any(name.startswith("model.text") for modules in found.values() for name in modules)
+
+
+def test_what_holds_the_encoder_too_is_not_the_language_model():
+    """A model that says no more of itself is believed."""
+
+    class Whole(Speaking):
+        def get_decoder(self) -> torch.nn.Module:
+            return self.model
+
+    assert find_targets(Whole(), ["model.visual.blocks.*"])[0].modules == blocks("model.visual.blocks", 2)
+
+
 @pytest.mark.parametrize("other", ["visual.blocks.1", "*.mlp", "visual"])
 def test_targets_that_overlap_are_refused(other: str):
     with pytest.raises(UserError, match="is in two targets"):

@@ -44,8 +44,12 @@ def find_targets(model: Any, wanted: Sequence[str] | None = None) -> list[Target
     """The targets of a model, in the order in which they run as far as that is known.
 
     A family that there is a preset for has the preset's parts. Any other has its repeated blocks: every list of at
-    least two modules of one class inside the vision encoder (of the whole model where no encoder is found); the
+    least two modules of one class inside the vision encoder (where none is found: outside the language model); the
     longest is called ``blocks``, the others by their qualified names.
+
+    No part of a language model is a target. What is compiled at the start is the encoder's calls; a decoder's differ
+    with every token, since its cache grows. Nor are such parts compared with eager by the bench, which catches the
+    calls of an encoder.
 
     Args:
         model: a ``torch.nn.Module``.
@@ -53,8 +57,8 @@ def find_targets(model: Any, wanted: Sequence[str] | None = None) -> list[Target
             every target.
 
     Raises:
-        UserError: a name or pattern that fits nothing, with what there is; or targets that overlap; or a model without
-            anything to compile.
+        UserError: a name or pattern that fits nothing, with what there is; or one that takes in more than the vision
+            side of the model; or targets that overlap; or a model without anything to compile.
     """
     known = _preset_targets(model) or _repeated(model)
     if not wanted:
@@ -62,7 +66,7 @@ def find_targets(model: Any, wanted: Sequence[str] | None = None) -> list[Target
             raise UserError("the model has no repeated blocks to compile", where=WHERE, fix="name modules by a pattern")
         return known
     found = [_chosen(model, known, name) for name in dict.fromkeys(wanted)]
-    _check_inside(found, encoder_of(model))
+    _check_inside(model, found)
     _check_apart(found)
     return found
 
@@ -97,9 +101,10 @@ def _repeated(model: nn.Module) -> list[Target]:
     from torch import nn
 
     home = encoder_of(model)
+    language = _language_model(model, home)
     lists: dict[str, tuple[str, ...]] = {}
     for name, module in model.named_modules():
-        inside = not home or name == home or name.startswith(f"{home}.")
+        inside = _within(name, home) and not any(_within(name, part) for part in language)
         nested = any(name.startswith(f"{other}.") for other in lists)
         if isinstance(module, nn.ModuleList) and inside and not nested and _alike(module):
             lists[name] = tuple(f"{name}.{number}" for number in range(len(module)))
@@ -109,6 +114,22 @@ def _repeated(model: nn.Module) -> list[Target]:
         Target(BLOCKS if name == longest else f"{name}.*" if name == BLOCKS else name, modules)
         for name, modules in lists.items()
     ]
+
+
+def _within(name: str, outer: str) -> bool:
+    return not outer or name == outer or name.startswith(f"{outer}.")
+
+
+def _language_model(model: Any, encoder: str) -> list[str]:
+    """Qualified names of the decoder and of the head that makes tokens of its states, as far as the model tells.
+
+    ``get_decoder`` and ``get_output_embeddings`` are those of transformers' models. A bare encoder calls itself its
+    decoder, and some models what holds the encoder too: that is no answer.
+    """
+    asked = [getattr(model, name)() for name in ("get_decoder", "get_output_embeddings") if hasattr(model, name)]
+    parts = [part for part in asked if part is not None]
+    names = [name for name, module in model.named_modules() if name and any(module is part for part in parts)]
+    return [name for name in names if not (encoder and _within(encoder, name))]
 
 
 def _alike(modules: nn.ModuleList) -> bool:
@@ -138,13 +159,19 @@ def _example(model: nn.Module) -> str:
     return next((f"{name.rpartition('.')[0]}.*" for name in names if name.rpartition(".")[2] == "0"), "*.mlp")
 
 
-def _check_inside(targets: Sequence[Target], encoder: str) -> None:
+def _check_inside(model: nn.Module, targets: Sequence[Target]) -> None:
     """What has the encoder in it has the language model in it as well."""
-    for target in targets:
-        around = next((name for name in target.modules if encoder.startswith(f"{name}.")), None)
-        if around is not None:
-            what = f"{target.name} takes in {around}, which is more than the vision encoder ({encoder})"
+    encoder = encoder_of(model)
+    language = _language_model(model, encoder)
+    for wanted, name in [(target.name, name) for target in targets for name in target.modules]:
+        if encoder.startswith(f"{name}."):
+            what = f"{wanted} takes in {name}, which is more than the vision encoder ({encoder})"
             raise UserError(what, where=WHERE, fix=f"name parts of it, such as {encoder}.*")
+        part = next((part for part in language if _within(name, part) or _within(part, name)), None)
+        if part is not None:
+            what = f"{wanted} takes in {name}, but {part} is the language model, which is not compiled here"
+            fix = f"name parts of the vision encoder, such as {encoder}.*" if encoder else f"leave {wanted} out"
+            raise UserError(what, where=WHERE, fix=fix)
 
 
 def _check_apart(targets: Sequence[Target]) -> None:
