@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -55,51 +55,57 @@ def traffic_knobs(
         stops: there are texts that end an answer.
         pictured: rows have images, so blank ones in their place must give other answers.
     """
-    batches = tuple(size for size in spec.batches or _powers(batch_size) if size <= batch_size)
-    too_large = tuple(
-        (str(size), f"more than engine.batch_size, {batch_size}") for size in spec.batches if size > batch_size
-    )
-    company = batch_size > 1
     return (
-        _knob("batch", 1, batches, "rows asked at once", ordered=True, untried=too_large),
-        _knob(
-            "neighbours",
-            "others",
-            ("copies", "long") if company else (),
-            "what else is in the batch: other rows, copies of the same row, or long prompts",
-        ),
-        _knob("order", "natural", ("reversed", "shuffled") if company else (), "order in which the rows come"),
-        _knob(
-            "prefix",
-            0,
-            tuple(spec.prefix_words),
-            "words of a text in front of every prompt, shared by all rows of a batch",
-            ordered=True,
-        ),
-        _knob("cache", "cold", ("warm",), "warm: every row was asked before, by the same engine"),
-        _knob("logprobs", True, (False,), "whether log-probabilities are asked for (the observer effect)"),
-        _knob(
-            "top",
-            TOP,
-            (MORE_TOP,) if most_top >= MORE_TOP else (),
-            "how many of the most likely tokens are asked for at each position (the observer effect)",
-            ordered=True,
-        ),
-        _knob(
-            STOP,
-            True,
-            (False,) if stops else (),
-            "whether the stop texts end an answer; turned only to see whether an effect needs them",
-        ),
-        _knob("seed", 0, (1,) if sampled else (), "seed of the draws: added to the spec's", control=True),
-        _knob(
-            IMAGES,
-            "shown",
-            (BLANK,) if pictured else (),
-            "the rows' own images, or grey ones of the same size in their place",
-            control=True,
-        ),
+        *_company(spec.batches, batch_size),
+        *_before(spec.prefix_words),
+        *_asked_for(most_top, stops=stops),
+        *_controls(sampled=sampled, pictured=pictured),
     )
+
+
+def _company(batches: Sequence[int], batch_size: int) -> Iterator[Knob]:
+    """What shares a batch with a row."""
+    fitting = tuple(size for size in batches or _powers(batch_size) if size <= batch_size)
+    too_large = tuple(
+        (str(size), f"more than engine.batch_size, {batch_size}") for size in batches if size > batch_size
+    )
+    yield _knob("batch", 1, fitting, "rows asked at once", ordered=True, untried=too_large)
+    several = batch_size > 1
+    yield _knob(
+        "neighbours",
+        "others",
+        ("copies", "long") if several else (),
+        "what else is in the batch: other rows, copies of the same row, or long prompts",
+    )
+    yield _knob("order", "natural", ("reversed", "shuffled") if several else (), "order in which the rows come")
+
+
+def _before(prefix_words: Sequence[int]) -> Iterator[Knob]:
+    """What the engine has seen before the row's own part."""
+    what = "words of a text in front of every prompt, shared by all rows of a batch"
+    yield _knob("prefix", 0, tuple(prefix_words), what, ordered=True)
+    yield _knob("cache", "cold", ("warm",), "warm: every row was asked before, by the same engine")
+
+
+def _asked_for(most_top: int, *, stops: bool) -> Iterator[Knob]:
+    """What is wanted of the answer."""
+    yield _knob("logprobs", True, (False,), "whether log-probabilities are asked for (the observer effect)")
+    yield _knob(
+        "top",
+        TOP,
+        (MORE_TOP,) if most_top >= MORE_TOP else (),
+        "how many of the most likely tokens are asked for at each position (the observer effect)",
+        ordered=True,
+    )
+    what = "whether the stop texts end an answer; turned only to see whether an effect needs them"
+    yield _knob(STOP, True, (False,) if stops else (), what)
+
+
+def _controls(*, sampled: bool, pictured: bool) -> Iterator[Knob]:
+    """What has to change the answers, or the audit is blind."""
+    yield _knob("seed", 0, (1,) if sampled else (), "seed of the draws: added to the spec's", control=True)
+    what = "the rows' own images, or grey ones of the same size in their place"
+    yield _knob(IMAGES, "shown", (BLANK,) if pictured else (), what, control=True)
 
 
 def _knob(

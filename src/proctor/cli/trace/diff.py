@@ -22,27 +22,37 @@ NOT_JUDGED = 3
 _FIELDS_IN_LINES = ("changes", "board")
 
 
+Before = Annotated[Path, typer.Argument(metavar="A", help="The trace before.")]
+After = Annotated[Path, typer.Argument(metavar="B", help="The trace after.")]
+Per = Annotated[
+    str | None,
+    typer.Option("--per", metavar="RANGE", help="The NVTX range that marks an iteration: figures per iteration."),
+]
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option("--fail-if", metavar="CONDITION", help="Exit with 5 if it holds; may be repeated. See below."),
+]
+AsCaptured = Annotated[
+    bool, typer.Option("--as-captured", help="Judge conditions on whole windows, whatever amount of work they hold.")
+]
+Why = Annotated[bool, typer.Option("--why", help="Say why hypotheses are ruled out, and list all clues.")]
+Rules = Annotated[
+    Path | None, typer.Option("--rules", metavar="TOML", help="Rules for the line-up, before the built-in ones.")
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many rows of a table to show.")]
+Force = Annotated[bool, typer.Option("--force", help="Give figures although the comparison is refused.")]
+
+
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="The trace before.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The trace after.")],
-    per: Annotated[
-        str | None,
-        typer.Option("--per", metavar="RANGE", help="The NVTX range that marks an iteration: figures per iteration."),
-    ] = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option("--fail-if", metavar="CONDITION", help="Exit with 5 if it holds; may be repeated. See below."),
-    ] = None,
-    as_captured: Annotated[
-        bool,
-        typer.Option("--as-captured", help="Judge conditions on whole windows, whatever amount of work they hold."),
-    ] = False,
-    why: Annotated[bool, typer.Option("--why", help="Say why hypotheses are ruled out, and list all clues.")] = False,
-    rules: Annotated[
-        Path | None, typer.Option("--rules", metavar="TOML", help="Rules for the line-up, before the built-in ones.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows of a table to show.")] = 8,
-    force: Annotated[bool, typer.Option("--force", help="Give figures although the comparison is refused.")] = False,
+    a: Before,
+    b: After,
+    per: Per = None,
+    fail_if: FailIf = None,
+    as_captured: AsCaptured = False,
+    why: Why = False,
+    rules: Rules = None,
+    limit: Limit = 8,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Show what changed from A to B, and what that supports and what it does not.
@@ -61,20 +71,12 @@ def diff(
     Exit code: 0 all passes, 5 a condition holds, 3 none holds and one cannot be judged, 1 a mistake in the input, or
     the traces cannot be compared (without --force).
     """
-    from proctor.trace.diff import METRICS, read_gate
-    from proctor.trace.diff import diff as compare
-    from proctor.trace.names import line_up
+    from proctor.trace.diff import METRICS, check, read_gate
 
     gates = [read_gate(text, METRICS) for text in fail_if or []]
-    places = line_up(rules)
-    with ExitStack() as stack:
-        one, two = (stack.enter_context(opened(file, notes=not json)) for file in (a, b))
-        found = compare(one, two, per=per, places=places, force=force)
-    from proctor.trace.diff import check
-
-    refused = not found.totals
+    found = _compared((a, b), per, rules, force=force, notes=not json)
     each = per is not None and not as_captured
-    checked = [] if refused else [check(gate, found, each=each, as_captured=as_captured) for gate in gates]
+    checked = [check(gate, found, each=each, as_captured=as_captured) for gate in gates if found.totals]
     if json:
         _lines(found, checked)
     else:
@@ -83,11 +85,20 @@ def diff(
 
         show(found, limit, why=why)
         show_checked(checked)
-    if refused:
-        raise UserError(
-            f"the traces cannot be compared: {'; '.join(found.comparability.reasons)}", fix="--force gives figures"
-        )
+    if not found.totals:
+        reasons = "; ".join(found.comparability.reasons)
+        raise UserError(f"the traces cannot be compared: {reasons}", fix="--force gives figures")
     raise typer.Exit(_code(checked, json=json))
+
+
+def _compared(files: tuple[Path, Path], per: str | None, rules: Path | None, *, force: bool, notes: bool) -> Diff:
+    from proctor.trace.diff import diff as compare
+    from proctor.trace.names import line_up
+
+    places = line_up(rules)
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(opened(file, notes=notes)) for file in files)
+        return compare(one, two, per=per, places=places, force=force)
 
 
 def _code(checked: list[Checked], *, json: bool) -> int:
