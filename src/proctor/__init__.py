@@ -5,8 +5,9 @@ The public names load on first use, so that ``import proctor`` stays light (no r
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.api import run
@@ -17,23 +18,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ErrorKind": "proctor.rows",
-    "RunOutcome": "proctor.runner",
-    "RunSpec": "proctor.spec",
-    "UserError": "proctor.rows",
-    "load_spec": "proctor.spec",
-    "run": "proctor.api",
+    "ErrorKind": "rows",
+    "RunOutcome": "runner",
+    "RunSpec": "spec",
+    "UserError": "rows",
+    "load_spec": "spec",
+    "run": "api",
 }
 
 __all__ = ["ErrorKind", "RunOutcome", "RunSpec", "UserError", "__version__", "load_spec", "run"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'proctor' has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

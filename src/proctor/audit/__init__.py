@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.audit.conduct import Audit, Auditor, Preparation
@@ -52,13 +53,4 @@ __all__ = [
     "write_audit",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'proctor.audit' has no attribute {name!r}")
-    return getattr(import_module(f"proctor.audit.{home}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -11,8 +11,9 @@ planning                                    all of it: `plan`
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.capacity.cluster import Cluster, Node, cluster_of, from_ray, this_machine
@@ -32,8 +33,4 @@ _HOMES = {
 
 __all__ = ["Cluster", "Node", "Plan", "cluster_of", "from_ray", "load_cluster", "plan", "this_machine"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'proctor.capacity' has no attribute {name!r}")
-    return getattr(import_module(f"proctor.capacity.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

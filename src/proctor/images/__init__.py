@@ -5,18 +5,13 @@ Stands alone: needs Pillow and numpy, so that an engine's child process can use 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.images.decoding import MAX_PIXELS, DecodeError, check, decode, look, pixels
 
-_HOME = "proctor.images.decoding"
-
 __all__ = ["MAX_PIXELS", "DecodeError", "check", "decode", "look", "pixels"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'proctor.images' has no attribute {name!r}")
-    return getattr(import_module(_HOME), name)
+__getattr__, __dir__ = lazy(__name__, dict.fromkeys(__all__, "decoding"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.runner.loop import run
@@ -25,9 +26,4 @@ _HOMES = {
 
 __all__ = ["Observer", "Plan", "Progress", "RunOutcome", "RunStatus", "make_plan", "read_status", "run"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'proctor.runner' has no attribute {name!r}")
-    return getattr(import_module(f"proctor.runner.{home}"), name)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -6,8 +6,9 @@ engine's own library may be installed.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.supervise.engine_check import preflight
@@ -15,16 +16,11 @@ if TYPE_CHECKING:
     from proctor.supervise.supervisor import Supervisor
 
 _HOMES = {
-    "Settings": "proctor.supervise.settings",
-    "Supervisor": "proctor.supervise.supervisor",
-    "preflight": "proctor.supervise.engine_check",
+    "Settings": "settings",
+    "Supervisor": "supervisor",
+    "preflight": "engine_check",
 }
 
 __all__ = ["Settings", "Supervisor", "preflight"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'proctor.supervise' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from proctor._lazy import lazy
 from proctor.trace.reading.opening import open_trace
 from proctor.trace.trace import Trace
 
@@ -77,11 +78,8 @@ __all__ = [
     "watch",
 ]
 
+_load, __dir__ = lazy(__name__, _HOMES)
+
 
 def __getattr__(name: str) -> object:
-    if name in _CALLED:
-        return import_module(f"proctor.trace.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'proctor.trace' has no attribute {name!r}")
-    return getattr(import_module(f"proctor.trace.{home}"), name)
+    return import_module(f"{__name__}.{name}") if name in _CALLED else _load(name)

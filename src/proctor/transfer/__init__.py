@@ -6,8 +6,9 @@ torch does not wait for it. Key-value blocks have their own: `proctor.transfer.k
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.transfer.errors import Reason, TransferError
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
     from proctor.transfer.weights import Publisher, Receipt, Received, Receiver, State, plan
 
 _HOMES = {
-    "Identities": "proctor.transfer.identities",
-    "Published": "proctor.transfer.published",
-    "Publisher": "proctor.transfer.weights",
-    "Reason": "proctor.transfer.errors",
-    "Receipt": "proctor.transfer.weights",
-    "Received": "proctor.transfer.weights",
-    "Receiver": "proctor.transfer.weights",
-    "State": "proctor.transfer.weights",
-    "TransferError": "proctor.transfer.errors",
-    "draft_for": "proctor.transfer.publishing",
-    "identify": "proctor.transfer.reading",
-    "plan": "proctor.transfer.weights",
-    "publish": "proctor.transfer.publishing",
-    "read_checkpoint": "proctor.transfer.reading",
+    "Identities": "identities",
+    "Published": "published",
+    "Publisher": "weights",
+    "Reason": "errors",
+    "Receipt": "weights",
+    "Received": "weights",
+    "Receiver": "weights",
+    "State": "weights",
+    "TransferError": "errors",
+    "draft_for": "publishing",
+    "identify": "reading",
+    "plan": "weights",
+    "publish": "publishing",
+    "read_checkpoint": "reading",
 }
 
 __all__ = [
@@ -51,13 +52,4 @@ __all__ = [
     "read_checkpoint",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.sources.mds.source import MDSSource
     from proctor.sources.mds.writer import MDSWriter
 
-_HOMES = {"MDSSource": "proctor.sources.mds.source", "MDSWriter": "proctor.sources.mds.writer"}
+_HOMES = {"MDSSource": "source", "MDSWriter": "writer"}
 
 __all__ = ["MDSSource", "MDSWriter"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'proctor.sources.mds' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

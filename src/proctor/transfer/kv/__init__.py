@@ -7,8 +7,9 @@ bytes were copied and their checksums compared. The public names load on first u
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from proctor._lazy import lazy
 
 if TYPE_CHECKING:
     from proctor.transfer.kv.block import Block
@@ -18,22 +19,13 @@ if TYPE_CHECKING:
     from proctor.transfer.kv.sender import Sender
 
 _HOMES = {
-    "Block": "proctor.transfer.kv.block",
-    "Layout": "proctor.transfer.kv.layout",
-    "Limits": "proctor.transfer.kv.limits",
-    "Receiver": "proctor.transfer.kv.receiver",
-    "Sender": "proctor.transfer.kv.sender",
+    "Block": "block",
+    "Layout": "layout",
+    "Limits": "limits",
+    "Receiver": "receiver",
+    "Sender": "sender",
 }
 
 __all__ = ["Block", "Layout", "Limits", "Receiver", "Sender"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)
