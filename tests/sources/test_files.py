@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from proctor.rows import ErrorKind, UserError
-from proctor.sources.files import DataFile, LocalFolder, ids_between, open_failure
+from proctor.sources.faults import open_failure
+from proctor.sources.files import DataFile, LocalFolder, ids_between
 from proctor.sources.listing import list_files
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from proctor.rows import ErrorKind
-from proctor.sources.files import DataFile, FileError, RemoteFolder, Version
+from proctor.sources.faults import FileError
+from proctor.sources.files import DataFile, RemoteFolder, Version
 from proctor.sources.ranged import FIRST_BYTES, MOST_BYTES, RangedFile
 from proctor.storage.remote import Remote
 from tests.storage.bucket import Bucket, served

@@ -26,7 +26,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from proctor.rows import ErrorKind
-from proctor.sources.files import DataFolder, FileError
+from proctor.sources.faults import FileError
+from proctor.sources.files import DataFolder
 
 _BASE64_STARTS = ("/9j/", "_9j_", "iVBORw0KGgo", "R0lGOD", "UklGR", "SUkqA", "TU0AK", "AAAA", "Qk")
 _LONGEST_PATH = 4096

@@ -6,7 +6,6 @@ its files. Both are small and picklable, and hold no connection and no open file
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import stat
@@ -16,34 +15,20 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, Protocol
 
 from pyroaring import BitMap64
 
-from proctor.rows import ErrorKind, Failure
+from proctor.rows import ErrorKind
+from proctor.sources.faults import FileError, local_fault, remote_fault
 
 if TYPE_CHECKING:
-    from proctor.storage.remote import Remote, RemoteError
+    from proctor.storage.remote import Remote
 
-_NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _BUFFER = 1 << 20
 CHANGED = "the file has changed since the run was planned"
-
-
 NOT_UTF8 = "the name is not UTF-8: rename the file, or the folder that it lies in"
 
 
 def shown(name: str) -> str:
     """A file's name as text that can be stored and printed: what is not UTF-8 in it is replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
-
-
-class FileError(OSError):
-    """A file that cannot be had, and the failure of the rows that need it. Never has an ``errno``."""
-
-    def __init__(self, kind: ErrorKind, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (FileError, (self.kind, self.message))
 
 
 class Version(NamedTuple):
@@ -109,7 +94,7 @@ class LocalFolder:
         try:
             seen = (self.root / name).stat()
         except OSError as error:
-            raise _local_fault(error) from None
+            raise local_fault(error) from None
         return Version(seen.st_size, f"{seen.st_ino:x}-{seen.st_mtime_ns:x}")
 
     def open(self, name: str, version: Version, *, windows: int = 1) -> BinaryIO:  # noqa: ARG002 (needs no windows)
@@ -117,7 +102,7 @@ class LocalFolder:
         try:
             return (self.root / name).open("rb", buffering=_BUFFER)
         except OSError as error:
-            raise _local_fault(error) from None
+            raise local_fault(error) from None
 
     def content(self, name: str) -> bytes:
         """All bytes of a file that is below the directory after all links."""
@@ -134,7 +119,7 @@ class LocalFolder:
         except FileError:
             raise
         except OSError as error:
-            raise _local_fault(error) from None
+            raise local_fault(error) from None
 
     def names(self, *, below: bool = True) -> list[str]:
         """Its files. A link to a directory is followed if that lies below this one, and refused otherwise."""
@@ -179,7 +164,7 @@ class RemoteFolder:
         try:
             return Version(*self.remote.stat(name))
         except RemoteError as error:
-            raise _remote_fault(error) from None
+            raise remote_fault(error) from None
 
     def open(self, name: str, version: Version, *, windows: int = 1) -> BinaryIO:
         """The object, as long as it has this version; fetched by ranges."""
@@ -198,7 +183,7 @@ class RemoteFolder:
         try:
             return self.remote.read(name, start, end, tag)
         except RemoteError as error:
-            raise _remote_fault(error) from None
+            raise remote_fault(error) from None
 
     def content(self, name: str) -> bytes:
         """All bytes of an object."""
@@ -212,7 +197,7 @@ class RemoteFolder:
         try:
             names = self.remote.names()
         except RemoteError as error:
-            raise _remote_fault(error) from None
+            raise remote_fault(error) from None
         wanted = (name for name in names if name and not _is_hidden(name) and (below or "/" not in name))
         return sorted(wanted, key=os.fsencode)
 
@@ -266,38 +251,13 @@ def ids_between(first: int, end: int) -> BitMap64:
     return ids
 
 
-def open_failure(error: OSError) -> Failure:
-    """Why a file could not be read, as a failure of each of its rows.
-
-    An error with a number is the system's: gone for good, or something that may pass. One without is a decoder's, which
-    has met damage.
-    """
-    if isinstance(error, FileError):
-        return Failure(error.kind, error.message)
-    if error.errno is None:
-        return Failure(ErrorKind.READ_CORRUPT, " ".join(str(error).split())[:300])
-    fault = _local_fault(error)
-    return Failure(fault.kind, fault.message)
-
-
-def _local_fault(error: OSError) -> FileError:
-    kind = ErrorKind.READ_MISSING if error.errno in _NO_SUCH_FILE else ErrorKind.READ_FAILED
-    return FileError(kind, os.strerror(error.errno) if error.errno else str(error))
-
-
-def _remote_fault(error: RemoteError) -> FileError:
-    # Who is denied may be granted access later: that is the infrastructure's fault and not the row's.
-    kind = ErrorKind.READ_MISSING if error.reason == "missing" else ErrorKind.READ_FAILED
-    return FileError(kind, error.message)
-
-
 def _refuse_zero_byte(name: str) -> None:
     if "\0" in name:
         raise FileError(ErrorKind.READ_CORRUPT, "a name with a zero byte is that of no file")
 
 
 def _refuse(error: OSError) -> None:
-    raise _local_fault(error)
+    raise local_fault(error)
 
 
 def _is_hidden(name: str) -> bool:

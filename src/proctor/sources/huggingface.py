@@ -22,7 +22,8 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape, check_distinct
-from proctor.sources.files import DataFile, FileError, LocalFolder, Version, ids_between, open_failure
+from proctor.sources.faults import FileError, open_failure
+from proctor.sources.files import DataFile, LocalFolder, Version, ids_between
 from proctor.sources.listing import folder_of
 from proctor.sources.planning import Extent, plan_groups
 from proctor.sources.segments import Segment, blocks_of, check_same_columns, lost, nullable, rows_at, types_of

@@ -20,7 +20,8 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape, RawRows, check_distinct
-from proctor.sources.files import NOT_UTF8, DataFolder, FileError, ids_between, shown
+from proctor.sources.faults import FileError
+from proctor.sources.files import NOT_UTF8, DataFolder, ids_between, shown
 from proctor.sources.jsonrows import RowError, decode_row, discover, schema_of, table_of
 from proctor.sources.listing import folder_of
 from proctor.sources.planning import Extent, plan_groups

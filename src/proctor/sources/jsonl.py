@@ -20,7 +20,8 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, BLOCK_FIELDS, ReadGroup
 from proctor.sources.blocks import BlockShape, Faults, RawRows, batches
-from proctor.sources.files import CHANGED, ids_between, open_failure
+from proctor.sources.faults import open_failure
+from proctor.sources.files import CHANGED, ids_between
 from proctor.sources.jsonrows import RowError, decode_row, discover, schema_of, table_of
 from proctor.sources.lines import Line, LineIndex, index_lines, read_lines
 from proctor.sources.listing import list_files

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from proctor.sources.files import DataFile, FileError, Version
+from proctor.sources.faults import FileError
+from proctor.sources.files import DataFile, Version
 from proctor.sources.streams import reading
 
 MARK_ROWS = 64

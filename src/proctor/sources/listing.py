@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from proctor.rows import UserError
-from proctor.sources.files import NOT_UTF8, DataFile, DataFolder, FileError, LocalFolder, RemoteFolder, shown
+from proctor.sources.faults import FileError
+from proctor.sources.files import NOT_UTF8, DataFile, DataFolder, LocalFolder, RemoteFolder, shown
 
 if TYPE_CHECKING:
     from proctor.storage.connect import StorageOptions

@@ -23,7 +23,8 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape, check_distinct
-from proctor.sources.files import CHANGED, DataFile, FileError, LocalFolder, Version, ids_between, open_failure
+from proctor.sources.faults import FileError, open_failure
+from proctor.sources.files import CHANGED, DataFile, LocalFolder, Version, ids_between
 from proctor.sources.kept import Kept
 from proctor.sources.listing import list_files
 from proctor.sources.planning import Extent, plan_groups

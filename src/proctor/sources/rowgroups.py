@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from proctor.rows import ErrorKind, Failure
-from proctor.sources.files import open_failure
+from proctor.sources.faults import open_failure
 from proctor.sources.segments import rows_at
 
 Rows = tuple[list[int], pa.Table]

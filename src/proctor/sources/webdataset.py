@@ -32,7 +32,8 @@ from pyroaring import BitMap64
 from proctor.rows import ErrorKind, Failure, UserError
 from proctor.sources.base import BLOCK_BYTES, ReadGroup
 from proctor.sources.blocks import BlockShape, RawRows, batches
-from proctor.sources.files import CHANGED, DataFile, Version, ids_between, open_failure
+from proctor.sources.faults import open_failure
+from proctor.sources.files import CHANGED, DataFile, Version, ids_between
 from proctor.sources.jsonrows import JSON_METADATA
 from proctor.sources.listing import list_files
 from proctor.sources.planning import Extent, plan_groups
