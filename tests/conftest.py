@@ -1,13 +1,18 @@
-"""Shared by all tests: one thread for every numeric library, no network for model hubs, one Ray."""
+"""Shared by all tests: one thread for every numeric library, no network for model hubs, one Ray, one browser."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile("proctor", deadline=None)  # a loaded machine is no failure
 settings.load_profile("proctor")
@@ -43,3 +48,16 @@ def local_ray() -> Iterator[None]:
         ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Ends with its file: as long as it is there, Playwright's event loop counts as running for whoever asks."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'proctor[dev]'")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium on PATH: apt install chromium")
+    with api.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.engines.tiny import write_random_model
+
+if TYPE_CHECKING:
+    from proctor.engines.transformers import TransformersEngine
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +42,18 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     if not directories:
         pytest.skip("the demo's weights are not in this source tree")
     return list(directories.values())
+
+
+@pytest.fixture
+def engine(checkpoints: list[Path]) -> Iterator[TransformersEngine]:
+    """A transformers engine that was started with the first of the demo's checkpoints."""
+    pytest.importorskip("torch", reason="needs the `transformers` extra")
+    pytest.importorskip("transformers", reason="needs the `transformers` extra")
+    from tests.engines.swapping import hf_config, loaded
+
+    engine = loaded(hf_config(checkpoints[0]))
+    yield engine
+    engine.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,6 @@ from tests.engines.swapping import hf_config as config
 pytestmark = pytest.mark.model
 torch = pytest.importorskip("torch", reason="needs the `transformers` extra")
 pytest.importorskip("transformers", reason="needs the `transformers` extra")
-
-
-@pytest.fixture
-def engine(checkpoints: list[Path]) -> Iterator[TransformersEngine]:
-    engine = loaded(config(checkpoints[0]))
-    yield engine
-    engine.close()
 
 
 def _less(content: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ import gc
 import json
 import shutil
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ from tests.leaks import descriptors
 pytestmark = pytest.mark.model
 torch = pytest.importorskip("torch", reason="needs the `transformers` extra")
 pytest.importorskip("transformers", reason="needs the `transformers` extra")
-
-
-@pytest.fixture
-def engine(checkpoints: list[Path]) -> Iterator[TransformersEngine]:
-    engine = loaded(config(checkpoints[0]))
-    yield engine
-    engine.close()
 
 
 @pytest.mark.slow

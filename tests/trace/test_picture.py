@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,18 +43,6 @@ class Shown(NamedTuple):
         x = box["x"] + LABELS + share * (box["width"] - LABELS)
         self.page.mouse.move(x, box["y"] + AXIS + headings * HEAD + row * ROW + ROW / 2)
         return self.page.locator("#tooltip").inner_text() if self.page.locator("#tooltip").is_visible() else ""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'proctor[dev]'")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium on PATH: apt install chromium")
-    with api.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def show(browser: Browser, path: Path) -> Shown:
