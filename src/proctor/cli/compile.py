@@ -27,6 +27,31 @@ Targets = Annotated[
     ),
 ]
 CheckpointName = Annotated[str | None, typer.Option("--checkpoint", help="Which one. Default: the first.")]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Rounds that count, in each process.")]
+WarmUps = Annotated[int, typer.Option("--warm-ups", min=1, help="Rounds before those.")]
+Processes = Annotated[
+    int, typer.Option("--processes", min=1, help="The first finds an empty cache, the others what it left there.")
+]
+MostProcesses = Annotated[
+    int | None,
+    typer.Option("--most-processes", min=1, help="Up to so many for what is open then. Default: twice as many."),
+]
+PlannedRows = Annotated[
+    int | None,
+    typer.Option("--rows", min=1, max=MOST_ROWS, help="Rows of the planned run. Default: those of the source."),
+]
+SampleRows = Annotated[int, typer.Option("--sample", min=1, help="Rows of the source that are looked at.")]
+AnswersEvery = Annotated[
+    int, typer.Option("--answers", min=0, help="Time whole answers in every so many rounds; 0: never.")
+]
+Backend = Annotated[str | None, typer.Option("--backend", help="Of the compiler. Default: the spec's, else inductor.")]
+Agreement = Annotated[
+    bool, typer.Option("--agreement/--no-agreement", help="Compare outputs. Nothing is kept unless they agree.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Where to write. Default: compile/ in the run directory."),
+]
 
 app = typer.Typer(help="Was compiling the vision encoder worth it, here, on this workload?", no_args_is_help=True)
 
@@ -36,34 +61,17 @@ def bench(
     spec: SpecFile,
     set_: Set = None,
     targets: Targets = None,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds that count, in each process.")] = 10,
-    warmups: Annotated[int, typer.Option("--warm-ups", min=1, help="Rounds before those.")] = 2,
-    processes: Annotated[
-        int, typer.Option("--processes", min=1, help="The first finds an empty cache, the others what it left there.")
-    ] = 3,
-    most: Annotated[
-        int | None,
-        typer.Option("--most-processes", min=1, help="Up to so many for what is open then. Default: twice as many."),
-    ] = None,
-    rows: Annotated[
-        int | None,
-        typer.Option("--rows", min=1, max=MOST_ROWS, help="Rows of the planned run. Default: those of the source."),
-    ] = None,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="Rows of the source that are looked at.")] = 64,
-    answers: Annotated[
-        int, typer.Option("--answers", min=0, help="Time whole answers in every so many rounds; 0: never.")
-    ] = 2,
-    backend: Annotated[
-        str | None, typer.Option("--backend", help="Of the compiler. Default: the spec's, else inductor.")
-    ] = None,
-    agreement: Annotated[
-        bool, typer.Option("--agreement/--no-agreement", help="Compare outputs. Nothing is kept unless they agree.")
-    ] = True,
+    rounds: Rounds = 10,
+    warmups: WarmUps = 2,
+    processes: Processes = 3,
+    most: MostProcesses = None,
+    rows: PlannedRows = None,
+    sample: SampleRows = 64,
+    answers: AnswersEvery = 2,
+    backend: Backend = None,
+    agreement: Agreement = True,
     checkpoint: CheckpointName = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Where to write. Default: compile/ in the run directory."),
-    ] = None,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Measure the encoder of a spec's engine, eager against compiled, on rows of its source, and say what to do.
