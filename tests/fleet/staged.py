@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+from proctor.fleet.book import Book
 from proctor.fleet.finding import find
 from proctor.fleet.folder import Fleet, FleetDir, storage_options
 from proctor.fleet.jobs import Order, Sighting, TwiceError, UnreachableError
@@ -13,6 +15,7 @@ from proctor.fleet.loop import Ears, Watcher
 from proctor.fleet.notes import Notes
 from proctor.fleet.observe import submission_of
 from proctor.fleet.resubmit import enter
+from proctor.fleet.silence import Clocks
 from proctor.fleet.view import Job, JobState, LastWords
 from proctor.rows import Event
 from tests.fleet.making import write_fleet
@@ -62,14 +65,24 @@ class Stage:
         spec = load_fleet(self.file)
         self.place = FleetDir(spec.fleet_dir, storage_options(spec))
         self.cluster = FakeCluster()
+        self._later = 0.0
         self.submit()
 
     def submit(self) -> Fleet:
         spec = load_fleet(self.file)
         return enter(self.place, spec, find(spec).checkpoints).fleet
 
+    def later(self, seconds: float) -> None:
+        """Time passes for watchers."""
+        self._later += seconds
+
+    def clocks(self) -> Clocks:
+        return Clocks(time.time() + self._later, time.monotonic() + self._later, "this machine")
+
     def watcher(self, **options: Any) -> Watcher:
-        return Watcher(self.place, self.cluster, options.pop("ears", Ears()), pace=0.01, **options)
+        ears, place = options.pop("ears", Ears()), options.pop("place", self.place)
+        book = Book(lambda: self.clocks().ticks, lambda: self.clocks().time)
+        return Watcher(place, self.cluster, ears, pace=0.01, book=book, clocks=self.clocks, **options)
 
     def id(self, unit: str, attempt: int = 1) -> str:
         return submission_of(self.place.fleet(), unit, attempt)

@@ -17,6 +17,7 @@ from proctor.fleet.decide import (
     Kill,
     MarkEnded,
     MarkGone,
+    MarkStuck,
     Requeue,
     Stop,
     decide,
@@ -34,6 +35,9 @@ class World:
     seen: bool = False
     stopping: int | None = None
     killing: int | None = None
+    kills: int = 0
+    stuck: bool = False
+    immortal: bool = False
     idle: int = 0
     code: int | None = None
 
@@ -81,6 +85,8 @@ class Fleet(RuleBasedStateMachine):
                 started=True,
                 stopping=None if world.stopping is None else world.stopping * 600.0,
                 killing=None if world.killing is None else world.killing * 600.0,
+                kills=world.kills,
+                stuck=world.stuck,
                 reason="stopped",
                 words=None if world.code is None else LastWords(world.code),
             )
@@ -113,8 +119,8 @@ class Fleet(RuleBasedStateMachine):
                 life.now.fenced, life.now.stopping = True, 0
             case Kill(_, _, at_hand):
                 assert life.now is not None
-                life.now.killing = 0
-                if life.now.state is JobState.RUNNING or at_hand:
+                life.now.killing, life.now.kills = 0, life.now.kills + 1
+                if (life.now.state is JobState.RUNNING or at_hand) and not life.now.immortal:
                     self.end(life.now, JobState.STOPPED)
             case _:
                 self.note(action, life)
@@ -134,6 +140,10 @@ class Fleet(RuleBasedStateMachine):
     @staticmethod
     def note(action: Action, life: Life) -> None:
         match action:
+            case MarkStuck():
+                assert life.now is not None
+                assert not life.now.stuck, "a person is called once"
+                life.now.stuck = True
             case MarkGone(_, _, _, counts):
                 life.now = None
                 life.failures += counts
@@ -192,11 +202,16 @@ class Fleet(RuleBasedStateMachine):
             life.complete = life.complete or how == "complete"
             world.code = {"complete": 0, "incomplete": 3}.get(how)
 
+    @precondition(lambda self: self.jobs(JobState.RUNNING))
+    @rule(data=st.data())
+    def a_driver_cannot_be_ended_from_here(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.jobs(JobState.RUNNING)))[1].immortal = True
+
     @rule()
     def a_driver_left_alone_ends(self) -> None:
         for life in self.units.values():
             for world in life.attempts:
-                if world.state is not JobState.RUNNING:
+                if world.state is not JobState.RUNNING and not world.immortal:
                     world.driver = False
 
     @rule()
@@ -237,6 +252,9 @@ class Fleet(RuleBasedStateMachine):
     def teardown(self) -> None:
         """From wherever it stands, a quiet cluster brings every unit to its end."""
         self.up, self.total, self.luck = True, 12.0, Counter()
+        for life in self.units.values():
+            for world in life.attempts:
+                world.immortal = False  # the person has come
         for _ in range(400):
             self.watch()
             self.time_passes()

@@ -121,11 +121,16 @@ def reap(
 def stop(
     fleet: FleetPlace,
     cells: Annotated[list[str] | None, typer.Argument(metavar="[CELL]...", help="Default: all of the fleet.")] = None,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="Most seconds until they have stopped.")] = 300.0,
     json: Json = False,
 ) -> None:
     """Stop cells in good order: what has a record is kept, and ``fleet submit`` goes on from there.
 
-    A cell that shares a job with others stops with them. Exit code: 0, or 1 for a mistake in the input.
+    A cell that shares a job with others stops with them. That they are not to run is written down first, and stays so
+    whatever happens then.
+
+    Exit code: 0, 3 if some have not stopped in time (the cluster is away, or a driver cannot be ended), 1 a mistake in
+    the input.
     """
     with interruptible():
         from proctor.fleet.notes import Notes
@@ -139,7 +144,12 @@ def stop(
             stdout.say("the watcher that is at work there stops them")
             return
         with _at_work(place, json=json, admits=False) as watcher:
-            watcher.watch(lambda view, _acted: not _held_at_work(view))
+            stopped = watcher.until(lambda view: not _ending(view), wait)
+            left = watcher.at_work(units)
+        if left or not stopped:
+            names = ", ".join(left or units)
+            stderr.say(f"not stopped: {names}; they stay held back, and the next watcher goes on with that")
+            raise typer.Exit(3)
         stdout.say(f"stopped: {', '.join(units)}")
 
 
@@ -191,8 +201,9 @@ def _units_of(place: FleetDir, cells: list[str]) -> list[str]:
     return sorted({known[cell] for cell in cells}) if cells else [unit.name for unit in units]
 
 
-def _held_at_work(view: FleetView) -> bool:
-    return any(unit.held and unit.attempt is not None for unit in view.units)
+def _ending(view: FleetView) -> bool:
+    """Whether something of what is held has yet to end, and may do so without a person."""
+    return any(unit.held and unit.attempt is not None and not unit.attempt.stuck for unit in view.units)
 
 
 def _watched(place: FleetDir, *, json: bool) -> int:

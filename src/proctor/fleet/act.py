@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,28 @@ import msgspec
 from proctor.fleet import words
 from proctor.fleet.book import Book
 from proctor.fleet.cells import Unit
-from proctor.fleet.decide import Action, Admit, Adopt, GiveUp, Kill, MarkEnded, MarkGone, Requeue, Started, Stop
+from proctor.fleet.decide import (
+    Action,
+    Admit,
+    Adopt,
+    GiveUp,
+    Kill,
+    MarkEnded,
+    MarkGone,
+    MarkStuck,
+    Requeue,
+    Started,
+    Stop,
+)
 from proctor.fleet.folder import Fleet, FleetDir, storage_options
 from proctor.fleet.jobs import Cluster, Order, RefusedError, TwiceError, UnreachableError
 from proctor.fleet.notes import Notes
 from proctor.fleet.observe import submission_of
+from proctor.fleet.progress import rows_of_ledgers
 from proctor.rows import Event
 from proctor.storage.connect import DEFAULT_OPTIONS
 from proctor.storage.folder import Folder
+from proctor.storage.holder import Holder
 from proctor.storage.lease import read_lease
 
 
@@ -34,21 +49,28 @@ class Actor:
         cluster: where jobs run.
         book: is told every event.
         tell: is told every event, too.
-        python: the interpreter that runs jobs, on the cluster's machines.
+        check: raises `UserError` once this process may not write in the fleet directory any more.
     """
 
     def __init__(
-        self, directory: FleetDir, cluster: Cluster, book: Book, tell: Callable[[Event], None], python: str
+        self,
+        directory: FleetDir,
+        cluster: Cluster,
+        book: Book,
+        tell: Callable[[Event], None],
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._directory, self._cluster, self._book, self._tell = directory, cluster, book, tell
-        self._notes, self._python = Notes(directory.folder), python
+        self._notes, self._check = Notes(directory.folder), check
 
     def record(self, kind: str, message: str = "", **data: Any) -> None:
         """Writes an event with plain `data` down, and then takes it into account.
 
         Raises:
             OSError: it could not be written; then it counts for nothing.
+            UserError: another watcher has the fleet now.
         """
+        self._check()
         event = Event(kind, message=message, data=dict(data))
         self._directory.append_event(event)
         self._book.add(event)
@@ -59,12 +81,15 @@ class Actor:
 
         Raises:
             OSError: the fleet directory cannot be written.
+            UserError: another watcher has the fleet now.
         """
         by_name = {unit.name: unit for unit in units}
+        reached = True
         for action in actions:
+            self._check()
             match action:
-                case Admit():
-                    self._admit(action, fleet, by_name[action.unit])
+                case Admit():  # each try to reach a cluster that does not answer would take its whole time limit
+                    reached = reached and self._admit(action, fleet, by_name[action.unit])
                 case Stop():
                     self._stop(action, fleet)
                 case Kill():
@@ -72,9 +97,11 @@ class Actor:
                 case _:
                     self._note(action, fleet)
 
-    def _admit(self, action: Admit, fleet: Fleet, unit: Unit) -> None:
+    def _admit(self, action: Admit, fleet: Fleet, unit: Unit) -> bool:
+        """Submits a job; whether the cluster could be reached."""
         if self._directory.run(unit.name).live:
-            return  # somebody has begun to run it by hand since the last look
+            self._book.unit(unit.name).by_hand = True  # since the last look
+            return True
         submission = submission_of(fleet, unit.name, action.attempt)
         current = self._book.unit(unit.name).attempt
 
@@ -91,10 +118,12 @@ class Actor:
         except RefusedError as error:
             note(words.UNIT_GONE, f"its job was refused: {error}", counts=True)
         except UnreachableError:
-            return  # whether it has arrived will be seen
+            return False  # whether it has arrived will be seen
+        return True
 
     def _order(self, fleet: Fleet, unit: Unit, submission: str, attempt: int) -> Order:
-        command = [self._python, "-m", "proctor", "fleet", "unit", self._directory.location, unit.name]
+        python = fleet.spec.cluster.python or sys.executable
+        command = [python, "-m", "proctor", "fleet", "unit", fleet.spec.fleet_dir, unit.name]
         command += ["--attempt", str(attempt)]
         options = storage_options(fleet.spec)
         if options != DEFAULT_OPTIONS:  # the job has to find the fleet directory before it can read the spec in it
@@ -134,8 +163,13 @@ class Actor:
             case MarkGone(unit, attempt, reason, counts):
                 asked = self._asked(unit)
                 self.record(words.UNIT_GONE, reason, unit=unit, attempt=attempt, counts=counts, asked=asked)
+            case MarkStuck(unit, attempt, reason):
+                who = read_lease(self._directory.run(unit).folder)
+                self.record(words.UNIT_STUCK, f"{reason}; {_where(who)}", unit=unit, attempt=attempt)
             case MarkEnded(unit, attempt, code, complete, reason):
-                self.record(words.UNIT_ENDED, reason, unit=unit, attempt=attempt, exit_code=code, complete=complete)
+                rows = rows_of_ledgers(self._directory.run(unit))
+                about = {"exit_code": code, "complete": complete, **({} if rows is None else rows._asdict())}
+                self.record(words.UNIT_ENDED, reason, unit=unit, attempt=attempt, **about)
             case Requeue(unit, reason):
                 self.record(words.UNIT_REQUEUED, reason, unit=unit, attempt=self._book.unit(unit).tried)
             case GiveUp(unit, reason):
@@ -144,6 +178,12 @@ class Actor:
     def _asked(self, unit: str) -> bool:
         attempt = self._book.unit(unit).attempt
         return attempt is not None and attempt.asked
+
+
+def _where(holder: Holder | None) -> str:
+    if holder is None or holder.released:
+        return "no driver says that it is at work: look for its job with `ray job list`"
+    return f"end its driver by hand (pid {holder.pid} on {holder.host})"
 
 
 def kill_driver(run: Folder, unit: str) -> bool:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor.fleet import words
+from proctor.fleet.view import Rows
 from proctor.rows import Event
 
 _REST_SECONDS, _LONGEST_REST = 15.0, 600.0
 """Seconds before a second try, and at most; each further failure doubles them."""
+_SHORTEST_REST = 5.0
+"""Seconds after a second interruption by the cluster, likewise; after the first one there are none."""
 ENDED, GIVEN_UP = "ended", "given up"
 """Last words of a unit."""
 _MISTAKE = 1
@@ -28,6 +31,8 @@ class Attempt:
     started: bool = False
     stopping: float | None = None
     killing: float | None = None
+    kills: int = 0
+    stuck: bool = False
     reason: str = ""
     asked: bool = False
 
@@ -47,6 +52,8 @@ class History:
         last: why the last try ended.
         hopeless: why another try has no prospect.
         rested: when it may be tried again.
+        by_hand: somebody else holds its run directory, or did at the last look.
+        rows: of its run when that last came to its end.
     """
 
     tried: int = 0
@@ -59,6 +66,8 @@ class History:
     last: str = ""
     hopeless: str = ""
     rested: float = 0.0
+    by_hand: bool = False
+    rows: Rows | None = None
     mistakes: list[str] = field(default_factory=list)
 
 
@@ -110,48 +119,66 @@ class Book:
             take(self.unit(name), event, now)
 
 
+def _under_way(unit: History, event: Event) -> Attempt | None:
+    """The attempt that an event is about, if it is the one under way: a watcher that has lost the fleet without knowing
+    it, or storage that answers late, can leave words about an earlier one."""
+    return unit.attempt if unit.attempt is not None and unit.attempt.number == _number(event) else None
+
+
 def _admitted(unit: History, event: Event, _now: float) -> None:
     number = _number(event)
-    if unit.attempt is None or unit.attempt.number != number:
+    if number > unit.tried:
         unit.attempt = Attempt(number, str(event.data.get("submission", "")))
-    unit.tried, unit.waiting, unit.over = max(unit.tried, number), False, ""
+        unit.tried, unit.waiting, unit.over = number, False, ""
 
 
 def _adopted(unit: History, event: Event, now: float) -> None:
     _admitted(unit, event, now)
-    assert unit.attempt is not None
-    unit.attempt.known = True
+    if (attempt := _under_way(unit, event)) is not None:
+        attempt.known = True
 
 
-def _started(unit: History, _event: Event, _now: float) -> None:
-    if unit.attempt is not None:
-        unit.attempt.known = unit.attempt.started = True
+def _started(unit: History, event: Event, _now: float) -> None:
+    if (attempt := _under_way(unit, event)) is not None:
+        attempt.known = attempt.started = True
 
 
 def _stopping(unit: History, event: Event, now: float) -> None:
-    if unit.attempt is not None:
-        unit.attempt.stopping, unit.attempt.reason = now, event.message
-        unit.attempt.asked = bool(event.data.get("asked"))
+    if (attempt := _under_way(unit, event)) is not None:
+        attempt.stopping, attempt.reason = now, event.message
+        attempt.asked = bool(event.data.get("asked"))
 
 
-def _killed(unit: History, _event: Event, now: float) -> None:
-    if unit.attempt is not None:
-        unit.attempt.killing = now
+def _killed(unit: History, event: Event, now: float) -> None:
+    if (attempt := _under_way(unit, event)) is not None:
+        attempt.killing, attempt.kills = now, attempt.kills + 1
+
+
+def _stuck(unit: History, event: Event, _now: float) -> None:
+    if (attempt := _under_way(unit, event)) is not None:
+        attempt.stuck = True
 
 
 def _gone(unit: History, event: Event, now: float) -> None:
+    if _under_way(unit, event) is None:
+        return
     unit.attempt, unit.last = None, event.message
     if event.data.get("counts"):
         _failed(unit, now)
     elif not event.data.get("asked"):
         unit.interruptions += 1
+        rest = _SHORTEST_REST * 2.0 ** (unit.interruptions - 2) if unit.interruptions > 1 else 0.0
+        unit.rested = now + min(_LONGEST_REST, rest)
 
 
 def _ended(unit: History, event: Event, now: float) -> None:
-    code = int(event.data.get("exit_code") or 0)
+    given, complete = event.data.get("exit_code"), bool(event.data.get("complete"))
+    if _under_way(unit, event) is None and not (complete and unit.attempt is None):
+        return
+    code = int(given) if isinstance(given, int | float) else 0
     unit.attempt, unit.waiting, unit.exit_code = None, False, code
-    unit.last = event.message or f"exit code {code}"
-    if event.data.get("complete"):
+    unit.last, unit.rows = event.message or f"exit code {code}", _rows(event)
+    if complete:
         unit.over = ENDED
         return
     _failed(unit, now)
@@ -182,12 +209,19 @@ def _number(event: Event) -> int:
     return number if isinstance(number, int) else 1
 
 
+def _rows(event: Event) -> Rows | None:
+    found = [event.data.get(name) for name in Rows._fields]
+    counts = [count for count in found if isinstance(count, int)]
+    return Rows(*counts) if len(counts) == len(found) else None
+
+
 _TAKE: dict[str, Callable[[History, Event, float], Any]] = {
     words.UNIT_ADMITTED: _admitted,
     words.UNIT_ADOPTED: _adopted,
     words.UNIT_STARTED: _started,
     words.UNIT_STOPPING: _stopping,
     words.UNIT_KILLED: _killed,
+    words.UNIT_STUCK: _stuck,
     words.UNIT_GONE: _gone,
     words.UNIT_ENDED: _ended,
     words.UNIT_REQUEUED: _requeued,

@@ -20,6 +20,10 @@ from proctor.storage.lease import TTL
 MOST_INTERRUPTIONS = 25
 """Tries of a unit that the cluster may interrupt before the unit is suspected of being the reason."""
 _ROUNDING = 1e-6
+_HELPLESS = 3
+"""Times that an attempt is ended by force in vain before a person is called."""
+_LONGEST_PAUSE = 3600.0
+"""Most seconds between two such times, unless a stop itself may take longer."""
 _ORPHAN_SECONDS = 2 * TTL
 """A driver on a machine that is gone still seems alive for so long."""
 
@@ -68,6 +72,15 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkStuck:
+    """An attempt cannot be ended from here: say so, once. It is still tried, ever more rarely."""
+
+    unit: str
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MarkGone:
     """Nothing of an attempt is left, and it did not end by itself. `counts`: against the attempts a unit has."""
 
@@ -104,7 +117,7 @@ class GiveUp:
     reason: str
 
 
-Action = Admit | Adopt | Started | Stop | Kill | MarkGone | MarkEnded | Requeue | GiveUp
+Action = Admit | Adopt | Started | Stop | Kill | MarkStuck | MarkGone | MarkEnded | Requeue | GiveUp
 
 
 def decide(view: FleetView) -> list[Action]:
@@ -152,9 +165,19 @@ def _under_way(unit: UnitView, attempt: AttemptView, limits: Limits) -> Action |
     if attempt.stopping is None:
         reason = _why_stop(unit, attempt, limits)
         return Stop(unit.name, attempt.number, reason, asked=unit.held) if reason else None
-    waited = attempt.stopping if attempt.killing is None else attempt.killing
+    return _by_force(unit, attempt, attempt.stopping, limits.stop_seconds)
+
+
+def _by_force(unit: UnitView, attempt: AttemptView, stopping: float, patience: float) -> Action | None:
+    """Ends an attempt that was asked to stop `stopping` seconds ago and did not, after pauses that grow."""
+    waited = stopping if attempt.killing is None else attempt.killing
+    if waited < patience:
+        return None
+    if attempt.kills >= _HELPLESS and not attempt.stuck:
+        return MarkStuck(unit.name, attempt.number, f"ended by force {attempt.kills} times, and still there")
+    pause = min(patience * 2.0 ** max(0, attempt.kills - 1), max(patience, _LONGEST_PAUSE))
     at_hand = attempt.killing is not None or attempt.job is None or attempt.job.state.terminal
-    return Kill(unit.name, attempt.number, at_hand) if waited >= limits.stop_seconds else None
+    return Kill(unit.name, attempt.number, at_hand) if waited >= pause else None
 
 
 def _once_more(unit: UnitView, attempt: AttemptView) -> Action | None:

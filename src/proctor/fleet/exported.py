@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from proctor.fleet import words
 from proctor.fleet.notify import Told
-from proctor.fleet.view import FleetView, UnitView
+from proctor.fleet.view import FleetView, Rows, UnitView
 from proctor.rows import Event
 from proctor.runner.prometheus import Series, Values
 
@@ -26,6 +26,7 @@ class FleetMetrics:
         self._looked = 0.0
         self._up = True
         self._events: Counter[str] = Counter()
+        self._rows: dict[str, Rows] = {}
         self.told = Told()
 
     def event(self, event: Event) -> None:
@@ -39,11 +40,13 @@ class FleetMetrics:
         """Takes note of what there was to see."""
         with self._lock:
             self._view, self._looked = view, time.time()
+            self._rows |= {unit.name: unit.rows for unit in view.units if unit.rows is not None}
 
     def collect(self) -> Iterator[Series]:
         """The metrics of the fleet."""
         with self._lock:
             view, looked, up, events = self._view, self._looked, self._up, dict(self._events)
+            rows = dict(self._rows)  # a unit that waits for its next try has those of the last one
         kinds: Values = {(kind,): count for kind, count in events.items()}
         yield Series("proctor_fleet_events_total", "Events since the watcher began, by kind.", ["kind"], kinds)
         yield Series("proctor_fleet_cluster_up", "Whether the cluster can be reached.", [], {(): float(up)})
@@ -54,6 +57,7 @@ class FleetMetrics:
             text = "When the watcher last saw the cluster, in seconds since the epoch."
             yield Series("proctor_fleet_last_look_timestamp_seconds", text, [], {(): looked})
             yield from _seen(view)
+            yield from _of_rows(rows)
 
 
 def _seen(view: FleetView) -> Iterator[Series]:
@@ -71,6 +75,16 @@ def _seen(view: FleetView) -> Iterator[Series]:
     yield Series("proctor_fleet_unit_silent_seconds", text, ["unit"], silent)
     failed: Values = {(unit.name,): unit.failures for unit in view.units if unit.failures}
     yield Series("proctor_fleet_unit_failures", "Tries that count against max_attempts.", ["unit"], failed)
+
+
+def _of_rows(rows: Mapping[str, Rows]) -> Iterator[Series]:
+    for field, text in (
+        ("expected", "Rows of a unit to answer, over its checkpoints."),
+        ("done", "Rows of a unit with a final record, errors among them."),
+        ("errors", "Rows of a unit that ended in an error; while its run goes on, in its last try."),
+    ):
+        values: Values = {(unit,): getattr(found, field) for unit, found in rows.items()}
+        yield Series(f"proctor_fleet_unit_rows_{field}", text, ["unit"], values)
 
 
 def state_of(unit: UnitView) -> str:

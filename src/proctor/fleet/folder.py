@@ -10,11 +10,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from pydantic import ValidationError
@@ -32,6 +35,7 @@ from proctor.storage.lease import Lease, is_live
 
 DOCUMENT = "fleet.json"
 _FORMAT = 1
+_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Fleet:
         try:
             if content["format"] != _FORMAT:
                 raise UserError(f"a fleet of format {content['format']}, this version writes {_FORMAT}", where=where)
+            if not _ID.fullmatch(str(content["id"])):  # it becomes part of names of files and of jobs
+                raise ValueError("its id is not 12 hex digits")
             batches = [[Checkpoint.model_validate(one) for one in batch] for batch in content["batches"]]
             spec = FleetSpec.model_validate(content["spec"])
             return cls(str(content["id"]), float(content["created"]), spec, tuple(map(tuple, batches)))
@@ -118,6 +124,7 @@ class FleetDir:
     def __init__(self, place: Place, options: StorageOptions = DEFAULT_OPTIONS) -> None:
         self.folder: Folder = open_folder(place, options)
         self._options = options
+        self._journal = self.folder.journal("events")  # one for all events: in object storage it knows where it stands
 
     @classmethod
     def existing(cls, place: Place, options: StorageOptions = DEFAULT_OPTIONS) -> FleetDir:
@@ -170,6 +177,19 @@ class FleetDir:
             raise UserError("no fleet here (no fleet.json)", where=self.location)
         return found
 
+    def check_place(self, fleet: Fleet) -> None:
+        """Whether this is the place in which the jobs of `fleet` work: it may have been moved or copied.
+
+        Raises:
+            UserError: it is another one.
+        """
+        if not same_place(self.location, fleet.spec.fleet_dir):
+            raise UserError(
+                f"this fleet was recorded in {fleet.spec.fleet_dir}, and its jobs work there",
+                where=self.location,
+                fix="move it back, or submit it with this fleet_dir",
+            )
+
     def write(self, fleet: Fleet, over: Version | None) -> bool:
         """Writes ``fleet.json`` in place of the state `over`, or as the first one; False if another was faster."""
         data = fleet.to_json()
@@ -195,7 +215,7 @@ class FleetDir:
 
     def events(self) -> list[Event]:
         """All events so far; a line cut short by a crash is left out."""
-        return read_events(self.folder.journal("events"))
+        return read_events(self._journal)
 
     def append_event(self, event: Event) -> None:
         """Appends one event and waits until it is written. Only for the holder of the lease.
@@ -203,7 +223,7 @@ class FleetDir:
         Raises:
             OSError: it could not be written.
         """
-        add_event(self.folder.journal("events"), event)
+        add_event(self._journal, event)
 
     @contextmanager
     def held(self, on_lost: Callable[[str], None]) -> Iterator[Lease]:
@@ -220,6 +240,16 @@ class FleetDir:
     def watched(self) -> bool:
         """Whether a watcher holds the fleet now."""
         return is_live(self.folder)
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two paths or URLs mean one directory."""
+    one, other = (
+        unquote(place.removeprefix("file://")) if place.startswith("file://") else place for place in (one, other)
+    )
+    if "://" in one or "://" in other:
+        return one.rstrip("/") == other.rstrip("/")
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def now() -> float:

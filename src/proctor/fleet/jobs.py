@@ -162,19 +162,19 @@ class RayJobs:
         Raises:
             UnreachableError, TwiceError, RefusedError: see there.
         """
-        import requests
-
         try:
             return ask()
-        except (requests.RequestException, OSError, KeyError, TypeError, ValueError) as error:
-            self._made = None
-            raise UnreachableError(f"{self._address}: {told(error)}") from error
         except RuntimeError as error:
             text = str(error)
             if _TWICE in text:
                 raise TwiceError(line_of(text)) from error
             if _is_refusal(text):
                 raise RefusedError(line_of(text.strip().rstrip(".").splitlines()[-1])) from error
+            raise UnreachableError(f"{self._address}: {told(error)}") from error
+        except (UnreachableError, UserError):
+            raise
+        except Exception as error:  # whatever it may be that answers there: pages of a gateway, halves of a reply
+            self._made = None
             raise UnreachableError(f"{self._address}: {told(error)}") from error
 
 

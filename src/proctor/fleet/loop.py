@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from proctor.fleet import words
 from proctor.fleet.act import Actor
 from proctor.fleet.book import ENDED, GIVEN_UP, Book
-from proctor.fleet.cells import Unit
+from proctor.fleet.current import Current
 from proctor.fleet.decide import Action, decide
-from proctor.fleet.finding import Look, find
-from proctor.fleet.folder import DOCUMENT, FleetDir
+from proctor.fleet.folder import FleetDir
 from proctor.fleet.jobs import Cluster
 from proctor.fleet.notes import Notes
 from proctor.fleet.observe import Observer
-from proctor.fleet.resubmit import enter
+from proctor.fleet.silence import Clocks
 from proctor.fleet.view import FleetView
 from proctor.rows import Event, UserError
 from proctor.runner.outcome import ExitCode
 from proctor.spec.fleet import WatchSpec
 
 _BUSY_SECONDS, _IDLE_SECONDS = 0.5, 3.0
-_FIND_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -52,20 +50,29 @@ class Watcher:
         ears: who is told.
         admits: whether units are admitted, or those that run are only looked after.
         pace: seconds that the waits are counted in; less than 1 for tests.
+        book: what is remembered; default: an empty one.
+        clocks: by which units are silent.
+
+    Raises:
+        UserError: there is no fleet, or it was moved or copied here.
     """
 
     def __init__(
-        self, place: FleetDir, cluster: Cluster, ears: Ears, *, admits: bool = True, pace: float = 1.0
+        self,
+        place: FleetDir,
+        cluster: Cluster,
+        ears: Ears,
+        *,
+        admits: bool = True,
+        pace: float = 1.0,
+        book: Book | None = None,
+        clocks: Callable[[], Clocks] = Clocks.read,
     ) -> None:
         self._place, self._ears, self._pace = place, ears, pace
-        self.book = Book()
-        self._observer = Observer(place, cluster, self.book, admits=admits)
-        fleet = place.fleet()
-        python = fleet.spec.cluster.python or sys.executable
-        self._actor = Actor(place, cluster, self.book, ears.event, python)
-        self._stored, self._fleet, self._units = b"", fleet, list[Unit]()
-        self._looks: Mapping[str, Look] = {}
-        self._next_find = 0.0
+        self.book = Book() if book is None else book
+        self._observer = Observer(place, cluster, self.book, admits=admits, clocks=clocks)
+        self._actor = Actor(place, cluster, self.book, ears.event, self._check_held)
+        self._current = Current(place, self._actor, self.book, ears.trouble, pace)
         self._lost = threading.Event()
         self._reason, self._trouble = "", ""
         self._reachable = True
@@ -85,12 +92,12 @@ class Watcher:
                 yield
             finally:
                 if not self._lost.is_set():
-                    self._observer.keep(at_once=True)
-                    self._actor.record(words.WATCHER_STOPPED)
+                    with contextlib.suppress(OSError):  # why it ends matters more than that this is written
+                        self._observer.keep(at_once=True)
+                        self._actor.record(words.WATCHER_STOPPED)
 
-    def watch(self, enough: Callable[[FleetView, bool], bool] | None = None) -> int:
-        """Goes on until every unit has its last word, or until `enough`, which is told what there was to see and
-        whether anything was done then.
+    def watch(self) -> int:
+        """Goes on until every unit has its last word.
 
         Returns:
             Exit code as of a run: 0 all complete, 2 one of them with too many errors, 1 one of them without metrics,
@@ -100,13 +107,31 @@ class Watcher:
             UserError: another watcher has taken the fleet over.
         """
         while True:
+            began = self.book.now()
             view, acted = self.step()
-            if view is not None and (self._over(view) if enough is None else enough(view, acted)):
+            if view is not None and self._over(view):
                 return self.exit_code()
+            # A cluster with ten thousand jobs takes its time to list them, and has other things to do.
+            self._pause(max(_BUSY_SECONDS if acted else _IDLE_SECONDS, self.book.now() - began))
+
+    def until(self, enough: Callable[[FleetView], bool], seconds: float) -> bool:
+        """Goes on until `enough`, for at most so many seconds. Whether it came to that.
+
+        Raises:
+            UserError: another watcher has taken the fleet over.
+        """
+        give_up = self.book.now() + seconds
+        while True:
+            view, acted = self.step()
+            if view is not None and enough(view):
+                return True
+            if self.book.now() >= give_up:
+                return False
             self._pause(_BUSY_SECONDS if acted else _IDLE_SECONDS)
 
     def round(self) -> None:
-        """Looks once and does what follows from that, and goes on only until what had to be stopped is gone.
+        """Looks once and does what follows from that, and goes on only until what had to be stopped is gone, or a
+        person has been told that it cannot be.
 
         Raises:
             UserError: the cluster cannot be reached, or another watcher has taken the fleet over.
@@ -115,7 +140,7 @@ class Watcher:
             view, acted = self.step()
             if view is None:
                 raise UserError(self._trouble, where=self._place.location)
-            if not acted and not stopping(view):
+            if not acted and not any(unit.ending for unit in view.units):
                 return
             self._pause(_BUSY_SECONDS)
 
@@ -127,13 +152,13 @@ class Watcher:
             UserError: the fleet has another watcher now, or is no fleet any more.
         """
         try:
-            self._refresh()
+            self._current.refresh()
             self._put_back()
-            view = self._observer.look(self._fleet, self._units)
+            view = self._observer.look(self._current.fleet, self._current.units)
             self._reach(view)
             actions = decide(view)
             self._check_held()
-            self._actor.act(actions, self._fleet, self._units)
+            self._actor.act(actions, self._current.fleet, self._current.units)
             self._observer.keep()
         except OSError as error:  # storage that fails now may well be back soon; the lease says when it is too late
             self._check_held()
@@ -152,19 +177,23 @@ class Watcher:
             UserError: the cluster cannot be reached.
         """
         self.book.read(self._place.events())
-        self._load()
-        view = self._observer.look(self._fleet, self._units)
+        self._current.load()
+        view = self._observer.look(self._current.fleet, self._current.units)
         if view.room is None:
             raise UserError(f"cannot be reached: {self._observer.trouble}", where="cluster.address")
         return decide(view)
 
     def exit_code(self) -> int:
         """What a fleet that stands like this ends with."""
-        found = [self.book.unit(unit.name) for unit in self._units]
-        if any(unit.over != ENDED for unit in found):
+        found = [self.book.unit(unit.name) for unit in self._current.units]
+        if not found or any(unit.over != ENDED for unit in found):
             return ExitCode.INCOMPLETE
         codes = {unit.exit_code for unit in found}
         return next((code for code in (ExitCode.TOO_MANY_ERRORS, ExitCode.MISTAKE) if code in codes), ExitCode.COMPLETE)
+
+    def at_work(self, units: Iterable[str]) -> list[str]:
+        """Those of `units` of which something was still there at the last look."""
+        return [name for name in units if self.book.unit(name).attempt is not None]
 
     def _put_back(self) -> None:
         """Gives units all of their attempts again that a person wants to be tried again."""
@@ -178,45 +207,18 @@ class Watcher:
             notes.tried_again(name)
 
     def _over(self, view: FleetView) -> bool:
-        if not view.over or isinstance(self._fleet.spec.matrix.checkpoints, WatchSpec):
+        if not view.over or isinstance(self._current.fleet.spec.matrix.checkpoints, WatchSpec):
             return False
         code = self.exit_code()
-        complete = sum(self.book.unit(unit.name).over == ENDED for unit in self._units)
-        text = f"{complete} of {len(self._units)} units complete"
-        self._actor.record(words.FLEET_ENDED, text, exit_code=int(code), units=len(self._units), complete=complete)
-        return True
-
-    def _load(self) -> list[str]:
-        """Takes over what the fleet directory says now; gives the names of the units that are new to this watcher."""
-        stored = self._place.folder.read(DOCUMENT)
-        if stored == self._stored:
-            return []
-        known = {unit.name for unit in self._units}
-        self._fleet = self._place.fleet()
-        self._units, self._stored = self._fleet.units(), stored
-        return [unit.name for unit in self._units if unit.name not in known]
-
-    def _refresh(self) -> None:
-        """Takes over what has been added to the fleet: by a person, or by checkpoints that have come."""
-        first = not self._stored
-        added = self._load()
-        if isinstance(self._fleet.spec.matrix.checkpoints, WatchSpec) and self.book.now() >= self._next_find:
-            self._next_find = self.book.now() + _FIND_SECONDS * self._pace
-            self._find()
-            added += self._load()
-        if first and not self.book.begun:
-            self._actor.record(words.FLEET_CREATED, units=len(added))
-        elif added and not first:
-            self._actor.record(words.FLEET_EXTENDED, ", ".join(added), units=len(added))
-
-    def _find(self) -> None:
-        """Looks for checkpoints that have come to the watched directory; one that cannot be read now is no end."""
+        units = self._current.units
+        complete = sum(self.book.unit(unit.name).over == ENDED for unit in units)
+        text = f"{complete} of {len(units)} units complete"
         try:
-            found = find(self._fleet.spec, self._looks)
-            self._looks = found.looks
-            enter(self._place, self._fleet.spec, found.checkpoints)
-        except UserError as error:
-            self._ears.trouble(f"no new checkpoints are taken: {error}")
+            self._actor.record(words.FLEET_ENDED, text, exit_code=int(code), units=len(units), complete=complete)
+        except OSError as error:
+            self._say(f"the fleet directory is out of reach: {error}")
+            return False
+        return True
 
     def _reach(self, view: FleetView) -> None:
         reachable = view.room is not None
@@ -244,16 +246,12 @@ class Watcher:
         self._lost.wait(seconds * self._pace)
 
 
-def stopping(view: FleetView) -> bool:
-    """Whether an attempt that was asked to stop is still there."""
-    return any(unit.attempt is not None and unit.attempt.stopping is not None for unit in view.units)
-
-
 def described(action: Action) -> str:
     """What an action would do, for a person."""
     verb = {
         "MarkGone": "note that nothing is left of",
         "MarkEnded": "note the end of",
+        "MarkStuck": "call a person for",
         "GiveUp": "give up",
         "Started": "note the start of",
     }.get(type(action).__name__, type(action).__name__.lower())

@@ -32,7 +32,12 @@ def cell_name(checkpoint: str, task: str, choice: Mapping[str, Any], keys: Seque
         *(f"{_short(key, keys)}={_told(choice[key])}" for key in sorted(choice)),
     ]
     name = _BETWEEN.join(parts)
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 17]}-{_digest(name)}"
+    return shortened(name, _LONGEST)
+
+
+def shortened(name: str, longest: int) -> str:
+    """`name`, or where it is too long its beginning with a digest of the whole."""
+    return name if len(name) <= longest else f"{name[: longest - 17]}-{_digest(name)}"
 
 
 def several(names: Sequence[str]) -> str:
@@ -50,14 +55,19 @@ def _short(key: str, keys: Sequence[str]) -> str:
     for count in range(1, len(parts) + 1):
         tail = ".".join(parts[-count:])
         if sum(other == tail or other.endswith(f".{tail}") for other in keys) == 1:
-            return tail
-    return key
+            return _safe(tail)
+    return _safe(key)
 
 
 def _told(value: Any) -> str:
     """A value as part of a name: as it is written, or a digest of it where that is no name or too long."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return text if len(text) <= _LONGEST_VALUE and _SAFE.fullmatch(text) else _digest(text)
+
+
+def _safe(key: str) -> str:
+    """A key as part of a name: those of free blocks, such as the names of variables, may hold anything."""
+    return key if _SAFE.fullmatch(key) else _digest(key)
 
 
 def _digest(text: str) -> str:

@@ -12,11 +12,15 @@ from typing import Any
 
 import msgspec
 
+from proctor.fleet.naming import shortened
 from proctor.fleet.view import LastWords
 from proctor.results.files import write_json
 from proctor.storage.folder import Folder
 
 _STOPS, _EXITS, _HOLDS, _AGAIN, _SUFFIX = "stops", "exits", "holds", "again", ".json"
+_LONGEST = 200
+"""Characters of a name before the suffix: a file under way has forty more, and file systems take 255 bytes. Units have
+no longer names; jobs may."""
 
 
 class Notes:
@@ -82,4 +86,4 @@ class Notes:
 
 
 def _name(kind: str, of: str) -> str:
-    return f"{kind}/{of}{_SUFFIX}"
+    return f"{kind}/{shortened(of, _LONGEST)}{_SUFFIX}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from proctor.fleet.book import Attempt, Book, History
+from proctor.fleet.book import ENDED, Attempt, Book, History
 from proctor.fleet.cells import Unit
 from proctor.fleet.folder import Fleet, FleetDir
 from proctor.fleet.jobs import Cluster, Sighting, UnreachableError
 from proctor.fleet.notes import Notes
-from proctor.fleet.silence import Silence, mark_of
+from proctor.fleet.progress import rows_of_status
+from proctor.fleet.silence import Clocks, Silence, mark_of
 from proctor.fleet.view import AttemptView, FleetView, Job, Limits, Room, UnitView
 from proctor.results import RunDir
 from proctor.rows import UserError
@@ -42,13 +43,21 @@ class Observer:
         cluster: where its jobs run.
         book: what has happened so far; kept up to date by whoever acts.
         admits: whether what is decided from the view may admit units.
+        clocks: by which units are silent.
     """
 
-    def __init__(self, directory: FleetDir, cluster: Cluster, book: Book, *, admits: bool = True) -> None:
+    def __init__(
+        self,
+        directory: FleetDir,
+        cluster: Cluster,
+        book: Book,
+        *,
+        admits: bool = True,
+        clocks: Callable[[], Clocks] = Clocks.read,
+    ) -> None:
         self._directory, self._cluster, self._book, self._admits = directory, cluster, book, admits
-        self._notes, self._silence = Notes(directory.folder), Silence(directory.folder)
+        self._notes, self._silence, self._clocks = Notes(directory.folder), Silence(directory.folder), clocks
         self._complete: dict[tuple[str, int], int | None] = {}
-        self._by_hand: set[str] = set()
         self.trouble = ""
         """Why the cluster cannot be reached; empty if it can be."""
 
@@ -88,7 +97,11 @@ class Observer:
 
     def _remembered(self, unit: Unit) -> UnitView:
         history = self._book.unit(unit.name)
-        return UnitView(unit.name, unit.gpus, unit.priority, tried=history.tried, over=bool(history.over))
+        over = bool(history.over)
+        complete = history.exit_code if history.over == ENDED else None
+        return UnitView(
+            unit.name, unit.gpus, unit.priority, tried=history.tried, complete=complete, over=over, rows=history.rows
+        )
 
     def _unit(self, unit: Unit, ours: dict[tuple[str, int], Job], held: set[str]) -> UnitView:
         history = self._book.unit(unit.name)
@@ -100,7 +113,8 @@ class Observer:
         live = self._live(unit, run, history, looked_at=attempt is not None)
         job = None if attempt is None else ours.get((unit.name, attempt.number))
         shown = None if attempt is None else self._attempt(attempt, job, recorded=found is None, live=live)
-        silent = 0.0 if shown is None else self._silence.of(unit.name, _mark(shown, run))
+        status = _status(run) if shown is not None or live else None
+        silent = 0.0 if shown is None else self._silence.of(unit.name, _mark(shown, status), self._clocks())
         return UnitView(
             unit.name,
             unit.gpus,
@@ -117,6 +131,7 @@ class Observer:
             hopeless=history.hopeless,
             rest=self._book.rest(unit.name),
             last=history.last,
+            rows=rows_of_status(status) or history.rows,
         )
 
     def _attempt(self, attempt: Attempt, job: Job | None, *, recorded: bool, live: bool) -> AttemptView:
@@ -130,6 +145,8 @@ class Observer:
             started=attempt.started,
             stopping=self._book.since(attempt.stopping),
             killing=self._book.since(attempt.killing),
+            kills=attempt.kills,
+            stuck=attempt.stuck,
             reason=attempt.reason,
             asked=attempt.asked,
             words=None if live else self._notes.left(attempt.submission),
@@ -138,13 +155,13 @@ class Observer:
     def _live(self, unit: Unit, run: RunDir, history: History, *, looked_at: bool) -> bool:
         """Whether a driver holds the run directory. One that nobody has submitted is looked at once, and as long as
         somebody runs it by hand; before a unit is admitted, it is looked at again."""
-        if not (looked_at or unit.name in self._by_hand or (unit.name, history.tried) not in self._complete):
+        if not (looked_at or history.by_hand or (unit.name, history.tried) not in self._complete):
             return False
         live = run.live
         if live and not looked_at:
-            self._by_hand.add(unit.name)
-        elif unit.name in self._by_hand:
-            self._by_hand.discard(unit.name)
+            history.by_hand = True
+        elif history.by_hand:
+            history.by_hand = False
             self._complete.pop((unit.name, history.tried), None)
         return live
 
@@ -179,10 +196,13 @@ def _unrecorded(ours: dict[tuple[str, int], Job], unit: str, history: History) -
     return (max(alive), jobs[max(alive)]) if alive else None
 
 
-def _mark(attempt: AttemptView, run: RunDir) -> str:
-    status: Any = None
+def _status(run: RunDir) -> Any:
     with contextlib.suppress(UserError):  # damaged; it is written anew all the time
-        status = run.read("status")
+        return run.read("status")
+    return None
+
+
+def _mark(attempt: AttemptView, status: Any) -> str:
     return mark_of(attempt.number, "" if attempt.job is None else attempt.job.state, status)
 
 

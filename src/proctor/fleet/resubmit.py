@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from proctor.fleet.cells import Unit
-from proctor.fleet.folder import DOCUMENT, Fleet, FleetDir, now
+from proctor.fleet.folder import DOCUMENT, Fleet, FleetDir, now, same_place
 from proctor.rows import UserError
 from proctor.spec import Checkpoint, differences
 from proctor.spec.fleet import FleetSpec
@@ -48,9 +48,28 @@ def enter(place: FleetDir, spec: FleetSpec, found: Sequence[Checkpoint]) -> Ente
         UserError: the directory holds another fleet or something else; a cell that is there would ask something else,
             or be gone; or there are no cells.
     """
+    return _recorded(place, lambda known: _first(place, spec, found) if known is None else _again(known, spec, found))
+
+
+def extend(place: FleetDir, found: Sequence[Checkpoint]) -> Entered:
+    """Adds checkpoints to a fleet that is recorded, whatever its spec says by now: a person may be changing it.
+
+    Raises:
+        UserError: the fleet cannot take them; or there is none.
+    """
+
+    def added(known: Fleet | None) -> Entered:
+        if known is None:
+            raise UserError("no fleet here any more (no fleet.json)", where=place.location)
+        return _again(known, known.spec, found)
+
+    return _recorded(place, added)
+
+
+def _recorded(place: FleetDir, make: Callable[[Fleet | None], Entered]) -> Entered:
     for _ in range(_TRIES):
         known = place.read()
-        entered = _first(place, spec, found) if known is None else _again(known, spec, found)
+        entered = make(known)
         if not entered.changed:
             return entered
         over = None if known is None else place.folder.read_versioned(DOCUMENT).version
@@ -77,9 +96,14 @@ def _first(place: FleetDir, spec: FleetSpec, found: Sequence[Checkpoint]) -> Ent
     if other is not None:
         raise UserError(f"holds a run, not a fleet ({other} is there)", where=place.location, fix=_FIX)
     batches = (tuple(found),) if found else ()
-    fleet = Fleet(secrets.token_hex(6), now(), spec, batches)
+    fleet = Fleet(_new_id(), now(), spec, batches)
     units = fleet.units()
     return Entered(fleet, units, [unit.name for unit in units], created=True, changed=True)
+
+
+def _new_id() -> str:
+    """Of a new fleet, and of one that was moved or copied: jobs of the other place are not its own."""
+    return secrets.token_hex(6)
 
 
 def _again(known: Fleet, spec: FleetSpec, found: Sequence[Checkpoint]) -> Entered:
@@ -94,7 +118,8 @@ def _again(known: Fleet, spec: FleetSpec, found: Sequence[Checkpoint]) -> Entere
                 fix="give the new one a name of its own",
             )
     _refuse_fewer(spec, list(paths), found)
-    fleet = replace(known, spec=spec, batches=(*known.batches, new) if new else known.batches)
+    identity = known.id if same_place(known.spec.fleet_dir, spec.fleet_dir) else _new_id()
+    fleet = replace(known, id=identity, spec=spec, batches=(*known.batches, new) if new else known.batches)
     before, units = {unit.name: unit for unit in known.units()}, fleet.units()
     _refuse_other_questions(before, units)
     added = [unit.name for unit in units if unit.name not in before]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class JobState(StrEnum):
@@ -64,6 +65,8 @@ class AttemptView:
         started: whether its driver was seen at work.
         stopping: since it was asked to stop; None: it was not.
         killing: since it was last ended by force; None: it was not.
+        kills: how often that was.
+        stuck: it was told that a person has to end it.
         reason: why it was asked to stop.
         asked: a person wants it stopped, so that it does not count as a failure.
         words: what its process left; None: nothing (yet).
@@ -77,9 +80,25 @@ class AttemptView:
     started: bool = False
     stopping: float | None = None
     killing: float | None = None
+    kills: int = 0
+    stuck: bool = False
     reason: str = ""
     asked: bool = False
     words: LastWords | None = None
+
+
+class Rows(NamedTuple):
+    """Rows of a unit, over all of its checkpoints.
+
+    Attributes:
+        expected: to answer.
+        done: with a final record, errors among them.
+        errors: that ended in an error; of a run that goes on, only those of its last try.
+    """
+
+    expected: int
+    done: int
+    errors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +122,7 @@ class UnitView:
         hopeless: why another try has no prospect; empty if it may have.
         rest: seconds until it may be tried again.
         last: why the last try ended.
+        rows: how far its run is, as far as that is known.
     """
 
     name: str
@@ -121,11 +141,17 @@ class UnitView:
     hopeless: str = ""
     rest: float = 0.0
     last: str = ""
+    rows: Rows | None = None
 
     @property
     def takes_room(self) -> bool:
         """Whether its GPUs may be in use: it was admitted, or somebody runs it by hand."""
         return self.attempt is not None or self.live
+
+    @property
+    def ending(self) -> bool:
+        """Whether an attempt that was asked to stop is still there, and may yet end without a person."""
+        return self.attempt is not None and self.attempt.stopping is not None and not self.attempt.stuck
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 FLEET_CREATED: Final = "fleet.created"
 FLEET_EXTENDED: Final = "fleet.extended"
-"""Cells were added, or settings changed."""
+"""Units were added."""
 FLEET_ENDED: Final = "fleet.ended"
 """Every unit has its last word."""
 
@@ -18,6 +18,8 @@ UNIT_ADMITTED: Final = "unit.admitted"
 UNIT_STARTED: Final = "unit.started"
 UNIT_STOPPING: Final = "unit.stopping"
 UNIT_KILLED: Final = "unit.killed"
+UNIT_STUCK: Final = "unit.stuck"
+"""Its driver cannot be ended from here: a person has to."""
 UNIT_GONE: Final = "unit.gone"
 """Its job and its processes are gone; its GPUs are free. ``data.counts`` is False if the cluster interrupted it."""
 UNIT_REQUEUED: Final = "unit.requeued"
@@ -26,6 +28,9 @@ UNIT_ENDED: Final = "unit.ended"
 """Its run came to an end by itself; ``data.exit_code`` is the run's."""
 UNIT_ADOPTED: Final = "unit.adopted"
 """A new watcher found it at work."""
+
+CHECKPOINT_REFUSED: Final = "checkpoint.refused"
+"""It has come to the watched directory, and the fleet cannot take it."""
 
 WATCHER_STARTED: Final = "watcher.started"
 WATCHER_STOPPED: Final = "watcher.stopped"

@@ -13,7 +13,11 @@ class NotifySpec(SpecModel):
     webhook_env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Name of the environment variable that holds its URL, which is a secret: whoever knows it can write there."""
     events: list[str] = Field(
-        default=["fleet.ended", "unit.stopping", "unit.killed", "unit.given_up", "cluster.*"], min_length=1
+        default=[
+            *("fleet.ended", "unit.stopping", "unit.killed", "unit.stuck", "unit.given_up"),
+            *("checkpoint.refused", "cluster.*"),
+        ],
+        min_length=1,
     )
     """Kinds of events that are told; ``*`` stands for anything."""
     attempts: int = Field(default=5, ge=1, le=MOST)

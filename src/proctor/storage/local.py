@@ -69,7 +69,7 @@ class LocalFolder:
                     continue
                 if entry.is_file():
                     found.append(entry.name)
-                elif entry.is_dir() and any(Path(entry.path).iterdir()):
+                elif entry.is_dir() and _holds_anything(entry.path):
                     found.append(f"{entry.name}/")
         return sorted(found)
 
@@ -213,6 +213,17 @@ class Lines:
     def exists(self) -> bool:
         """Whether there is a file."""
         return self.path.is_file()
+
+
+def _holds_anything(path: str) -> bool:
+    """Whether a directory is not empty; one that has just gone is, and one that may not be read says so when it is."""
+    try:
+        with os.scandir(path) as entries:
+            return any(True for _ in entries)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True
 
 
 def _version(data: bytes) -> Version:
