@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,14 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, keys: dict[str, An
         units_of(write_fleet(tmp_path, **keys))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_keys_that_are_no_names_become_digests(tmp_path: Path) -> None:
+    run = {**RUN, "engine": {"kind": "transformers"}}
+    keys = {"engine.env.a/b": ["1"], "engine.env.\N{LATIN SMALL LETTER E WITH ACUTE}": ["1"]}
+    (unit,) = units_of(write_fleet(tmp_path, run=run, matrix={"checkpoints": ["c"], "set": keys}))
+    assert re.fullmatch(r"c(--[0-9a-f]{16}=1){2}", unit.name)
+    assert unit.spec.run_dir == f"{tmp_path}/fleet/cells/{unit.name}"
 
 
 def test_long_and_odd_values_become_digests(tmp_path: Path) -> None:
