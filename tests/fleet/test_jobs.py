@@ -123,7 +123,20 @@ def test_what_the_cluster_tells(cluster: RayJobs) -> None:
         ("GET /api/jobs/", (200, [{"status": "NOVEL"}]), UnreachableError),
         ("GET /api/v0/nodes", (500, "down"), UnreachableError),
         ("GET /api/v0/nodes", (200, {"data": {"result": {"result": []}}}), UnreachableError),
+        (
+            "GET /api/v0/nodes",
+            (200, {"data": {"result": {"result": [{"state": "ALIVE", "resources_total": None}]}}}),
+            UnreachableError,
+        ),
+        ("GET /api/v0/nodes", (200, "<html><body>Sign in</body></html>"), UnreachableError),
         ("GET /api/cluster_status", (0, ""), UnreachableError),
+        ("GET /api/cluster_status", (200, []), UnreachableError),
+        ("GET /api/cluster_status", (200, {"data": {"clusterStatus": {"loadMetricsReport": None}}}), UnreachableError),
+        (
+            "GET /api/cluster_status",
+            (200, {"data": {"clusterStatus": {"loadMetricsReport": {"usage": {"GPU": []}}}}}),
+            UnreachableError,
+        ),
     ],
 )
 def test_every_bad_answer_has_one_meaning(

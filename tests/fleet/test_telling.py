@@ -9,7 +9,7 @@ from proctor.fleet import words
 from proctor.fleet.exported import STATES, FleetMetrics, state_of
 from proctor.fleet.loop import Ears
 from proctor.fleet.telling import telling
-from proctor.fleet.view import AttemptView, FleetView, Room, UnitView
+from proctor.fleet.view import AttemptView, FleetView, Room, Rows, UnitView
 from proctor.rows import Event, UserError
 from proctor.runner.prometheus import Exporter
 from proctor.spec.fleet import FleetSpec
@@ -43,6 +43,8 @@ def test_a_fleet_in_figures() -> None:
     exporter = Exporter(heard.collect, {"fleet": "night"})
     assert 'proctor_fleet_cluster_up{fleet="night"} 1.0' in exporter.text().decode()
     heard.event(Event(words.CLUSTER_LOST))
+    heard.view(FleetView((UnitView("e", 2.0, rows=Rows(9, 9, 2)), *UNITS), Room(24.0, 6.0)))
+    heard.view(FleetView((UnitView("b", 2.0, rows=Rows(9, 4, 1)), *UNITS), Room(24.0, 6.0)))
     heard.view(FleetView(UNITS, Room(24.0, 6.0)))
     text = exporter.text().decode()
     for line in (
@@ -52,6 +54,10 @@ def test_a_fleet_in_figures() -> None:
         'proctor_fleet_gpus{fleet="night"} 24.0',
         'proctor_fleet_gpus_others{fleet="night"} 6.0',
         'proctor_fleet_unit_silent_seconds{fleet="night",unit="a"} 30.0',
+        'proctor_fleet_unit_rows_expected{fleet="night",unit="b"} 9.0',
+        'proctor_fleet_unit_rows_done{fleet="night",unit="b"} 4.0',
+        'proctor_fleet_unit_rows_errors{fleet="night",unit="b"} 1.0',
+        'proctor_fleet_unit_rows_errors{fleet="night",unit="e"} 2.0',
         'proctor_fleet_unit_failures{fleet="night",unit="b"} 1.0',
         'proctor_fleet_events_total{fleet="night",kind="cluster.lost"} 1.0',
         'proctor_fleet_cluster_up{fleet="night"} 0.0',

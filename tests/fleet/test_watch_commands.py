@@ -148,6 +148,22 @@ def test_stop_waits_until_nothing_is_left_and_submit_goes_on(stage: Stage, monke
     assert Notes(stage.place.folder).held() == set()
 
 
+def test_stop_has_a_limit_and_holds_stay(stage: Stage) -> None:
+    stage.place.append_event(Event(words.UNIT_ADMITTED, data={"unit": "a", "attempt": 1, "submission": stage.id("a")}))
+    stage.cluster.down = "no route to host"
+    away = fleet("stop", stage.file, "--wait", "0")
+    assert away.exit_code == 3
+    assert "the cluster cannot be reached, nothing is decided until it is back: no route" in away.stderr
+    assert "not stopped: a; they stay held back" in away.stderr
+    assert Notes(stage.place.folder).held() == {"a", "b", "c"}
+    stage.cluster.down = ""
+    stage.cluster.move(stage.id("a"), JobState.RUNNING)  # it heeds nobody
+    late = fleet("stop", stage.file, "a", "--wait", "0.05")
+    assert (late.exit_code, stage.kinds("a")[-1]) == (3, words.UNIT_STOPPING)
+    stage.cluster.move(stage.id("a"), JobState.STOPPED)
+    assert fleet("stop", stage.file, "a").exit_code == 0
+
+
 def test_a_fleet_that_is_none(tmp_path: Path) -> None:
     assert isinstance(fleet("watch", tmp_path).exception, UserError)
 
