@@ -8,6 +8,8 @@ export OMP_NUM_THREADS ?= 1
 export RAY_AUTH_MODE ?= disabled
 export RAY_USAGE_STATS_ENABLED ?= 0
 export NO_MKDOCS_2_WARNING := 1
+# The environments come without bytecode: without it on disk, every process would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup setup-vllm setup-mlflow demo test bench faults scale soak drill lint docs clean help
 
