@@ -41,7 +41,7 @@ def test_the_doctor_looks_at_what_a_fleet_needs(tmp_path: Path, monkeypatch: pyt
     done = proctor("doctor", fleet, "--json", "--seconds", "50")
     assert done.returncode == 1, done.stderr
     found = {line["name"]: line for line in json_lines(done) if line["event"] == "finding"}
-    assert found["checkpoints"]["what"] == "2 found, 0 not whole yet"
+    assert found["checkpoints"]["what"] == "2 listed"
     assert (found["webhook"]["level"], found["webhook"]["fix"]) == ("missing", "export NO_SUCH_HOOK=https://...")
     assert found["cluster"]["what"].startswith("no dashboard of Ray at http://127.0.0.1:1")
     assert (found["source.path"]["level"], found["run_dir"]["level"]) == ("ok", "ok")

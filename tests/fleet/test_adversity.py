@@ -162,6 +162,10 @@ def test_a_record_that_is_damaged_or_changed_under_a_watcher(stage: Stage, tmp_p
         stage.submit()
         steps(watcher, 1)
         assert said[-1] == "cluster.address: changed, which counts from the next watcher on"
+        other = json.dumps({**json.loads(good), "id": "0123456789ab"})
+        document.write_text(other)
+        with pytest.raises(UserError, match="another fleet is here now"):
+            watcher.step()
     document.write_bytes(good.replace(b'"format": 1', b'"format": 2'))
     with pytest.raises(UserError, match="a fleet of format 2, this version writes 1"):
         stage.watcher()

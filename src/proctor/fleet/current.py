@@ -50,7 +50,8 @@ class Current:
         """Takes over what the fleet directory says now; gives the names of the units that are new to this watcher.
 
         Raises:
-            UserError: it is damaged, and was never understood. Later that is only told: somebody may be editing it.
+            UserError: it is damaged, and was never understood (later that is only told: somebody may be editing it); or
+                it is that of another fleet.
             OSError: it cannot be read.
         """
         stored = self._place.folder.read(DOCUMENT)
@@ -65,6 +66,8 @@ class Current:
                 raise
             self._tell("record", f"the fleet goes on as it was: {error}")
             return []
+        if fleet.id != self._first.id:
+            raise UserError(f"another fleet is here now ({fleet.id})", where=self._place.location)
         known = {unit.name for unit in self.units}
         self.fleet, self.units, self._stored = fleet, units, stored
         self._tell("record", _not_heeded(self._first, fleet))

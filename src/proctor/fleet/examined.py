@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 
 from proctor.doctor.clusters import ray_of_dashboard
 from proctor.doctor.examination import SECONDS, examination
 from proctor.doctor.findings import Check, Finding
 from proctor.doctor.services import look_at_metrics
 from proctor.fleet.cells import expand
-from proctor.fleet.finding import find
+from proctor.fleet.finding import SEEN_ONCE, find
 from proctor.fleet.folder import base_of
 from proctor.fleet.webhook import Webhook
 from proctor.rows import UserError
 from proctor.spec import Checkpoint, RunSpec
-from proctor.spec.fleet import FleetSpec
+from proctor.spec.engine import LocalEngineBase
+from proctor.spec.fleet import FleetSpec, GlobSpec, WatchSpec
 from proctor.spec.run import RaySpec
 
 _ASK_SECONDS = 5.0
@@ -70,7 +72,31 @@ def _checks(fleet: FleetSpec) -> Iterator[Check]:
 
 def _checkpoints(fleet: FleetSpec) -> Iterator[Finding]:
     found = find(fleet)
-    yield Finding("fleet", "checkpoints", "ok", f"{len(found.checkpoints)} found, {len(found.waiting)} not whole yet")
+    count, waiting = len(found.checkpoints), len(found.waiting)
+    if not isinstance(fleet.matrix.checkpoints, GlobSpec | WatchSpec):
+        yield _listed(fleet, found.checkpoints)
+    elif count or isinstance(fleet.matrix.checkpoints, WatchSpec):
+        # A watched directory counts one only at a second look.
+        settled = sum(reason == SEEN_ONCE for reason in found.waiting.values())
+        yield Finding("fleet", "checkpoints", "ok", f"{count + settled} found, {waiting - settled} not whole yet")
+    else:
+        first = next((f": {path}: {reason}" for path, reason in found.waiting.items()), "")
+        what = f"none found, {waiting} not whole yet{first}"
+        yield Finding("fleet", "checkpoints", "missing", what, "see matrix.checkpoints.glob in the spec")
+
+
+def _listed(fleet: FleetSpec, checkpoints: Sequence[Checkpoint]) -> Finding:
+    """Those of a list count as they are, and may lie where only the cluster's nodes see them."""
+    what = f"{len(checkpoints)} listed"
+    local = isinstance(_unit(fleet).engine, LocalEngineBase)
+    paths = [one.path for one in checkpoints if local and one.path.startswith("/")]
+    away = [path for path in paths if not Path(path).exists()]
+    if not checkpoints:
+        return Finding("fleet", "checkpoints", "missing", "none listed", "see matrix.checkpoints in the spec")
+    if not away:
+        return Finding("fleet", "checkpoints", "ok", what)
+    fix = "see that the cluster's nodes have them, or correct matrix.checkpoints"
+    return Finding("fleet", "checkpoints", "warning", f"{what}, {len(away)} not on this machine: {away[0]}", fix)
 
 
 def _webhook(name: str) -> Iterator[Finding]:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from proctor.fleet import words
 from proctor.rows import Event
 
+_WHY = frozenset({words.UNIT_STOPPING, words.UNIT_STUCK, words.UNIT_REQUEUED, words.UNIT_GIVEN_UP, words.UNIT_GONE})
+"""Events whose message says why a try ended, or does not end."""
+
 
 @dataclass(slots=True)
 class Tries:
@@ -55,7 +58,7 @@ def _add(tries: Tries, event: Event) -> None:
         tries.under_way, tries.given_up, tries.why = True, False, ""
     elif event.kind == words.UNIT_STARTED:
         tries.since = event.time
-    elif event.kind in (words.UNIT_STOPPING, words.UNIT_REQUEUED, words.UNIT_GIVEN_UP, words.UNIT_GONE):
+    elif event.kind in _WHY:
         tries.why = event.message or tries.why
     if event.kind in (words.UNIT_GIVEN_UP, words.UNIT_REQUEUED):
         tries.given_up = event.kind == words.UNIT_GIVEN_UP

@@ -17,6 +17,8 @@ _ROOM = 500
 """Messages that may wait; of more than these the oldest are dropped, and counted."""
 _LINES = 30
 """Most lines of one message. What has gathered while the webhook was out of reach comes together."""
+_LONGEST_LINE = 500
+"""Most characters of an event's own words: Slack takes 40,000 a message."""
 _PAUSE = 1.0
 """Seconds between two messages: Slack takes one a second."""
 _FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
@@ -111,7 +113,12 @@ class Notifier:
     def _line(self, event: Event) -> str:
         name, attempt = event.data.get("unit", ""), event.data.get("attempt")
         which = f"{name}, attempt {attempt}:" if attempt else f"{name}:" if name else ""
-        parts = [f"*{self._title}*" if self._title else "", f"`{event.kind}`", which, redacted(event.message)]
+        parts = [
+            f"*{self._title}*" if self._title else "",
+            f"`{event.kind}`",
+            which,
+            redacted(event.message)[:_LONGEST_LINE],
+        ]
         line = " ".join(part for part in parts if part).translate(_ESCAPES)
         return f"{line} ({event.action.translate(_ESCAPES)})" if event.action else line
 

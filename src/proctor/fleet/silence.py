@@ -97,8 +97,7 @@ def mark_of(attempt: int, state: str, status: Any) -> str:
 def _counts(entry: Any) -> list[Any]:
     if not isinstance(entry, dict):
         return []
-    retries = entry.get("retries")
-    return [entry.get("done"), entry.get("answered"), sum(retries.values()) if isinstance(retries, dict) else 0]
+    return [entry.get("done"), entry.get("answered"), entry.get("retries")]
 
 
 def _stored(folder: Folder) -> dict[str, _Entry]:
