@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -33,6 +34,7 @@ from proctor.storage.connect import DEFAULT_OPTIONS, StorageOptions
 from proctor.storage.folder import Folder, Place, open_folder
 from proctor.storage.lease import Lease, is_live
 
+_Of, _T = TypeVar("_Of"), TypeVar("_T")
 DOCUMENT = "fleet.json"
 _FORMAT = 1
 _ID = re.compile(r"[0-9a-f]{12}")
@@ -212,6 +214,13 @@ class FleetDir:
     def run(self, unit: str) -> RunDir:
         """The run directory of a unit; it need not be there yet."""
         return RunDir(self.folder.below(CELLS).below(unit), self._options)
+
+    def each(self, look: Callable[[_Of], _T], items: Sequence[_Of]) -> list[_T]:
+        """What `look` gives for each of `items`, in their order; as many at once as is worth it here."""
+        if self.folder.concurrency == 1 or len(items) < 2:
+            return [look(item) for item in items]
+        with ThreadPoolExecutor(self.folder.concurrency) as pool:
+            return list(pool.map(look, items))
 
     def events(self) -> list[Event]:
         """All events so far; a line cut short by a crash is left out."""

@@ -11,6 +11,7 @@ from proctor.fleet.cells import Unit
 from proctor.fleet.folder import Fleet, FleetDir
 from proctor.fleet.jobs import Cluster, Sighting, UnreachableError
 from proctor.fleet.notes import Notes
+from proctor.fleet.others import Others
 from proctor.fleet.progress import rows_of_status
 from proctor.fleet.silence import Clocks, Silence, mark_of
 from proctor.fleet.view import AttemptView, FleetView, Job, Limits, Room, UnitView
@@ -57,6 +58,7 @@ class Observer:
     ) -> None:
         self._directory, self._cluster, self._book, self._admits = directory, cluster, book, admits
         self._notes, self._silence, self._clocks = Notes(directory.folder), Silence(directory.folder), clocks
+        self._others = Others()
         self._complete: dict[tuple[str, int], int | None] = {}
         self.trouble = ""
         """Why the cluster cannot be reached; empty if it can be."""
@@ -73,10 +75,12 @@ class Observer:
         sighting = self._sighting()
         if sighting is None:
             return FleetView(tuple(self._remembered(unit) for unit in units), None, limits, self._admits)
-        ours = {place: job for job in sighting.jobs.values() if (place := parsed(fleet, job.submission)) is not None}
+        jobs = {place: job for job in sighting.jobs.values() if (place := parsed(fleet, job.submission)) is not None}
         held = self._notes.held()
-        found = tuple(self._unit(unit, ours, held) for unit in units)
-        return FleetView(found, _room(fleet, sighting, found), limits, self._admits)
+        found = tuple(self._directory.each(lambda unit: self._unit(unit, jobs, held), units))
+        ours = {unit.name: unit.gpus for unit in found if unit.live}
+        others = self._others.of(sighting.used, ours, self._book.now())
+        return FleetView(found, _room(fleet, sighting, others), limits, self._admits)
 
     def keep(self, *, at_once: bool = False) -> None:
         """Stores since when units have not got on, every half minute or `at_once`, for the next watcher.
@@ -206,11 +210,9 @@ def _mark(attempt: AttemptView, status: Any) -> str:
     return mark_of(attempt.number, "" if attempt.job is None else attempt.job.state, status)
 
 
-def _room(fleet: Fleet, sighting: Sighting, units: Sequence[UnitView]) -> Room:
-    """What the fleet may use. GPUs that others use are those which Ray has handed out and no driver of ours
-    holds; one that has not begun holds none yet."""
+def _room(fleet: Fleet, sighting: Sighting, others: float) -> Room:
+    """What the fleet may use."""
     most = sighting.gpus if fleet.spec.cluster.gpus is None else min(sighting.gpus, fleet.spec.cluster.gpus)
-    others = max(0.0, sighting.used - sum(unit.gpus for unit in units if unit.live))
     left_to_others = sighting.gpus - most
     jobs = fleet.spec.max_concurrent or max(1, int(sighting.cpus))  # a driver keeps a CPU busy
     return Room(most, max(0.0, others - left_to_others), jobs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,10 +86,7 @@ def standings(place: FleetDir, units: Sequence[Unit], events: Iterable[Event] | 
         mine.held = unit.name in held
         return unit_standings(place.run(unit.name), unit, mine)
 
-    if place.folder.concurrency == 1:
-        return [row for unit in units for row in stand(unit)]
-    with ThreadPoolExecutor(place.folder.concurrency) as pool:
-        return [row for rows in pool.map(stand, units) for row in rows]
+    return [row for rows in place.each(stand, units) for row in rows]
 
 
 def unit_standings(run: RunDir, unit: Unit, tries: Tries) -> list[Standing]:
