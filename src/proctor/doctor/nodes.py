@@ -17,13 +17,17 @@ from proctor.doctor import facts
 from proctor.doctor.agreement import NodeFacts, disagreements
 from proctor.doctor.facts import Facts
 from proctor.doctor.versions import asked_about, facts_here, interpreter, refuse
-from proctor.rows import told
+from proctor.rows import UserError, told
 from proctor.spec import RunSpec
 
 _NOTICE_SECONDS = 30.0
 """Ray calls a node dead after about five health checks of three seconds each."""
 NODE_SECONDS = 120.0
 """Most seconds in which a node has to say what it has: it may have to start a process for that."""
+_NEWCOMER_SECONDS = 30.0
+"""Likewise for one that joins while a run goes on, which waits for the answer."""
+_asked: set[str] = set()
+"""Ids of nodes that were asked; Ray gives none twice."""
 
 
 def check_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]:
@@ -35,6 +39,7 @@ def check_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]
     Raises:
         UserError: a node has other versions than the driver, or than `requires` asks for, or does not say.
     """
+    _asked.update(node["NodeID"] for node in _living())
     found = ask_nodes(spec, seconds)
     if any(node.facts is None for node in found):  # Ray takes a while to notice that a node has gone
         time.sleep(_NOTICE_SECONDS)
@@ -43,10 +48,25 @@ def check_nodes(spec: RunSpec, seconds: float = NODE_SECONDS) -> list[NodeFacts]
     return found
 
 
-def ask_nodes(spec: RunSpec | None, seconds: float = NODE_SECONDS) -> list[NodeFacts]:
-    """What each living node has, in at most about so many seconds."""
+def newcomers(spec: RunSpec, seconds: float = _NEWCOMER_SECONDS) -> list[UserError]:
+    """What does not fit together on nodes that have joined since nodes were last asked; each is asked once."""
+    new = [node for node in _living() if node["NodeID"] not in _asked]
+    if not new:
+        return []
+    _asked.update(node["NodeID"] for node in new)
+    return disagreements(spec, facts_here(spec), ask_nodes(spec, seconds, new))
+
+
+def _living() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def ask_nodes(
+    spec: RunSpec | None, seconds: float = NODE_SECONDS, nodes: Sequence[Mapping[str, Any]] | None = None
+) -> list[NodeFacts]:
+    """What each of these nodes has (default: each living one), in at most about so many seconds."""
     python, env = interpreter(spec)
-    nodes = [node for node in ray.nodes() if node["Alive"]]
+    nodes = _living() if nodes is None else nodes
     with _by_value():
         asked = {
             node["NodeID"]: ray.remote(facts.look)
@@ -63,7 +83,7 @@ def ask_nodes(spec: RunSpec | None, seconds: float = NODE_SECONDS) -> list[NodeF
     for late in set(asked.values()) - set(ready):
         ray.cancel(late, force=True)
     answers = {node["NodeID"]: _answer(asked[node["NodeID"]], ready, seconds) for node in nodes}
-    living = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # one that has gone meanwhile does not count
+    living = {node["NodeID"] for node in _living()}  # one that has gone meanwhile does not count
     return [
         NodeFacts(_name(node), _holds_engine(spec, node["Resources"]), *answers[node["NodeID"]])
         for node in nodes

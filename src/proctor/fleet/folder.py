@@ -34,7 +34,8 @@ from proctor.storage.connect import DEFAULT_OPTIONS, StorageOptions
 from proctor.storage.folder import Folder, Place, open_folder
 from proctor.storage.lease import Lease, is_live
 
-_Of, _T = TypeVar("_Of"), TypeVar("_T")
+_Of = TypeVar("_Of")
+_T = TypeVar("_T")
 DOCUMENT = "fleet.json"
 _FORMAT = 1
 _ID = re.compile(r"[0-9a-f]{12}")

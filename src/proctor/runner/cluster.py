@@ -9,16 +9,17 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from proctor.capacity.cluster import wanted_cpus
 from proctor.capacity.refusal import REFUSALS, refusal
-from proctor.doctor.nodes import check_nodes
-from proctor.rows import UserError, told
+from proctor.doctor.nodes import check_nodes, newcomers
+from proctor.rows import Event, UserError, told
 from proctor.runner.placement import MB, bundles, engine_resources, engines_on, left_beside
 from proctor.spec import CapacitySpec, RunSpec
 
@@ -57,6 +58,16 @@ def _await_executors() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("StreamingExecutor"):
             thread.join(max(0.0, give_up - time.monotonic()))
+
+
+def notice_newcomers(spec: RunSpec, tell: Callable[[Event], None]) -> None:
+    """Asks nodes that have joined meanwhile for their versions, and tells what does not fit together. What such a node
+    has computed stands: only a person can say what it is worth."""
+    if spec.ray.address is None:
+        return
+    with suppress(RayError):  # a Ray that is gone is told by what works on it
+        for error in newcomers(spec):
+            tell(Event("node.differs", message=str(error)))
 
 
 def await_room(spec: RunSpec) -> int:

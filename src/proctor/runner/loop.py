@@ -21,7 +21,7 @@ from proctor.rows import ErrorKind, Event, told
 from proctor.runner.admission import planned
 from proctor.runner.audited import audit_first
 from proctor.runner.begin import begin, check
-from proctor.runner.cluster import await_room, cluster
+from proctor.runner.cluster import await_room, cluster, notice_newcomers
 from proctor.runner.convict import convict
 from proctor.runner.course import Course, Sweep, Swept
 from proctor.runner.exam import Exam
@@ -95,6 +95,7 @@ def evaluate(exam: Exam, tracker: Tracker) -> None:
             for names in _turns(open_rows, len(open_rows) if in_sequence else exam.spec.stream.checkpoints_at_once):
                 if len(names) > 1:
                     first_pass(exam, {name: open_rows[name] for name in names}, tracker, hub)
+                    notice_newcomers(exam.spec, hub.emit)
                     open_rows |= {name: exam.expected - _done(exam, name, tracker, hub.emit) for name in names}
                 for name in filter(open_rows.get, names):
                     answer_all(exam, name, open_rows[name], tracker, hub)
@@ -118,6 +119,7 @@ def answer_all(exam: Exam, checkpoint: str, todo: BitMap64, tracker: Tracker, hu
         hub.emit(Event("sweep.started", count=len(todo), message=f"{checkpoint}: sweep {sweep.number}"))
         swept = sweep_once(exam, sweep._replace(engines=await_room(exam.spec)), todo, tracker, hub)
         tracker.check_held()
+        notice_newcomers(exam.spec, hub.emit)
         convict(exam, sweep, todo, hub, ended=not (swept.failed or swept.halted))
         left = exam.expected - _done(exam, checkpoint, tracker, hub.emit)
         hub.emit(Event("sweep.ended", count=len(left), message=f"{checkpoint}: {len(left)} rows left"))
