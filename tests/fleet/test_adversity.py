@@ -293,6 +293,19 @@ def test_storage_that_fails_at_the_end_hides_no_reason(stage: Stage, monkeypatch
     assert not stage.place.watched
 
 
+def test_a_log_that_cannot_be_written_ends_no_watch(stage: Stage) -> None:
+    def full(_what: object) -> None:
+        raise OSError(28, "no space left on device")
+
+    with (watcher := stage.watcher(ears=Ears(full, full, full).unfailing())).watching():
+        view, acted = watcher.step()
+        assert view is not None
+        assert acted
+        stage.cluster.down = "no route"
+        assert watcher.step() == (None, False)
+    assert set(stage.cluster.jobs) == {stage.id("a"), stage.id("b")}
+
+
 def test_events_that_are_torn_or_of_no_kind(stage: Stage, tmp_path: Path) -> None:
     with (watcher := stage.watcher()).watching():
         steps(watcher, 1)

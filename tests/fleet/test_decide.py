@@ -83,6 +83,10 @@ CASES: dict[str, tuple[UnitView, Action | None]] = {
         MarkGone("a", 1, "why", counts=True),
     ),
     "what Ray calls over is not, while its driver lives": (at_work(JobState.STOPPED, stopping=1.0), None),
+    "unless that has said its last word, and the run is somebody else's": (
+        at_work(JobState.FAILED, words=LastWords(1, "another driver is running here")),
+        MarkEnded("a", 1, 1, complete=False, reason="another driver is running here"),
+    ),
     "it is gone with its driver": (
         at_work(JobState.STOPPED, live=False, stopping=1.0, reason="why"),
         MarkGone("a", 1, "why", counts=True),

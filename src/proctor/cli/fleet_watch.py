@@ -241,7 +241,7 @@ def _ears(json: bool) -> Ears:
     from proctor.fleet.loop import Ears
 
     said = _Said(json=json)
-    return Ears(said.event, said.view, said.trouble)
+    return Ears(said.event, said.view, said.trouble).unfailing()
 
 
 class _Said:

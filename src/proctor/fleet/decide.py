@@ -189,13 +189,14 @@ def _once_more(unit: UnitView, attempt: AttemptView) -> Action | None:
 
 def _is_gone(unit: UnitView, attempt: AttemptView) -> bool:
     """Whether nothing of an attempt can run any more: Ray's word alone does not do, nor does the lease's."""
+    over = attempt.job is not None and attempt.job.state.terminal
     if unit.live:
-        return False
+        return over and attempt.words is not None  # its process has said its last word: it is somebody else's run
     if attempt.job is None:
         return attempt.known or attempt.stopping is not None
     # Ray cannot take back a job that waits; should it ever start, it finds that it was asked to stop.
     withdrawn = attempt.job.state is JobState.PENDING and attempt.stopping is not None
-    return attempt.job.state.terminal or withdrawn
+    return over or withdrawn
 
 
 def _why_stop(unit: UnitView, attempt: AttemptView, limits: Limits) -> str:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from proctor.fleet import words
 from proctor.fleet.act import Actor
@@ -39,6 +40,21 @@ class Ears:
     event: Callable[[Event], None] = field(default=lambda _event: None)
     view: Callable[[FleetView], None] = field(default=lambda _view: None)
     trouble: Callable[[str], None] = field(default=lambda _text: None)
+
+    def unfailing(self) -> Ears:
+        """The same, but what goes wrong with telling is nobody's trouble: a log on a full disk, a closed terminal."""
+        return Ears(_unfailing(self.event), _unfailing(self.view), _unfailing(self.trouble))
+
+
+_Heard = TypeVar("_Heard")
+
+
+def _unfailing(hear: Callable[[_Heard], None]) -> Callable[[_Heard], None]:
+    def heard(what: _Heard) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a text that the terminal cannot show is a ValueError
+            hear(what)
+
+    return heard
 
 
 class Watcher:

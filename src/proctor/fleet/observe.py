@@ -140,6 +140,7 @@ class Observer:
 
     def _attempt(self, attempt: Attempt, job: Job | None, *, recorded: bool, live: bool) -> AttemptView:
         attempt.known = attempt.known or job is not None or live
+        may_have_ended = not live or (job is not None and job.state.terminal)
         return AttemptView(
             attempt.number,
             attempt.submission,
@@ -153,7 +154,7 @@ class Observer:
             stuck=attempt.stuck,
             reason=attempt.reason,
             asked=attempt.asked,
-            words=None if live else self._notes.left(attempt.submission),
+            words=self._notes.left(attempt.submission) if may_have_ended else None,
         )
 
     def _live(self, unit: Unit, run: RunDir, history: History, *, looked_at: bool) -> bool:
