@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 import proctor
-from proctor.cli import audit, compare, curve, demo, doctor, gate, mds, plan, records, report, run, trace, tracker
+from proctor.cli import audit, compare, curve, demo, doctor, gate, mds, plan, records, report, run, trace, tracker, view
 from proctor.cli.compile import app as compile_app
 from proctor.cli.fleet import app as fleet_app
 from proctor.cli.output import escaped, stderr
@@ -29,6 +29,7 @@ app.command("status")(run.status)
 app.command("errors")(records.errors)
 app.command("export")(records.export)
 app.command("report")(report.report)
+app.command("view")(view.view)
 app.command("compare")(compare.compare)
 app.command("gate")(gate.gate)
 app.command("curve")(curve.curve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,8 +87,12 @@ class RunView:
         return questions.pop() if len(questions) == 1 else None
 
 
-def gather(run: RunDir) -> RunView:
+def gather(run: RunDir, *, rows: bool = True) -> RunView:
     """Reads `run`; what is not there yet is left out.
+
+    Args:
+        run: where.
+        rows: read records and images of the rows, too; without them there are no samples and no examples of faults.
 
     Raises:
         UserError: there is no run, or its spec is not understood.
@@ -103,7 +108,7 @@ def gather(run: RunDir) -> RunView:
     metrics = _metrics(summaries, checkpoints)
     events = run.events()
     troubles = _troubles(events)
-    with open_records(run) as records:
+    with open_records(run) if rows else nullcontext() as records:
         samples, note = sample_views(spec, checkpoints, records)
         return RunView(
             name=_name(run.location),

@@ -10,7 +10,7 @@ import jinja2
 import proctor
 from proctor.view import formats
 
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 _FILTERS = ("clip", "duration", "metric_interval", "metric_value", "moment", "percent", "since", "whole")
 
 
@@ -22,13 +22,19 @@ def page(template: str, *styles: str, **context: Any) -> str:
         styles: style sheets that stand inside the page, by file name.
         context: what the template shows.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+    template_of = environment().get_template(template)
+    style = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in styles)
+    return template_of.render(style=style, version=proctor.__version__, **context)
+
+
+def environment(*folders: Path) -> jinja2.Environment:
+    """Templates of this package and of `folders`: everything is escaped, and a name that is missing is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(formats, name) for name in _FILTERS}
-    style = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in styles)
-    return environment.get_template(template).render(style=style, version=proctor.__version__, **context)
+    made.filters |= {name: getattr(formats, name) for name in _FILTERS}
+    return made

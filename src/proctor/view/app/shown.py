@@ -1,0 +1,107 @@
+"""A row as its page shows it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proctor.rows import Prompt, TextPart
+from proctor.rows.records import BASE_FIELDS
+from proctor.view.browse.filters import Columns, Kind
+from proctor.view.browse.rows.record import MOST_CHARACTERS
+
+MOST_IMAGES = 64
+_TOLD_APART = ("row_id", "checkpoint", "answer", "error_kind", "error_message", "prompt", "target", "parse_error")
+_BASE = {field.name for field in BASE_FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of the prompt: its role and its text, with ``[image 1]`` where an image stood."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A record, taken apart.
+
+    Attributes:
+        messages: the prompt as sent; one without a role where it is not understood, none where there is none.
+        target: pretty-printed if it is JSON.
+        scores: the task's own columns: what was parsed, and how it was marked.
+        facts: the rest.
+        images: how many images the row has, as far as the record tells.
+        cut: whether the answer is longer than what is shown.
+    """
+
+    record: dict[str, Any]
+    messages: list[Message]
+    target: str | None
+    scores: list[tuple[str, Any]]
+    facts: list[tuple[str, Any]]
+    images: int
+    cut: bool
+
+
+def shown(record: dict[str, Any]) -> Shown:
+    """A record of `records_of`, for its page."""
+    messages, slots = _messages(_text(record.get("prompt")))
+    answer, images = _text(record.get("answer")), record.get("n_images")
+    own = [(name, value) for name, value in record.items() if name not in _BASE]
+    rest = [(name, value) for name, value in record.items() if name in _BASE and name not in _TOLD_APART]
+    return Shown(
+        record=record,
+        messages=messages,
+        target=_pretty(_text(record.get("target"))),
+        scores=own,
+        facts=[(name, value) for name, value in rest if value is not None],
+        images=max(0, min(MOST_IMAGES, images if isinstance(images, int) else slots)),
+        cut=answer is not None and len(answer) > MOST_CHARACTERS,
+    )
+
+
+def unasked(columns: Columns) -> tuple[str, ...]:
+    """Columns that a table shows if none are chosen: how it ended, and what the task made of it."""
+    first = [name for name in ("sample_id", "error_kind", "answer") if name in columns.own]
+    kinds: tuple[Kind, ...] = ("yes or no", "number")
+    own = [name for name, column in columns.own.items() if name not in _BASE and column.kind in kinds]
+    last = [name for name in ("parse_error", "attempts", "latency_s") if name in columns.own]
+    return (*first, *own[:6], *last)
+
+
+def _text(value: Any) -> str | None:
+    """A value that should be a text, even where somebody else's file holds another."""
+    return None if value is None else str(value)
+
+
+def _messages(prompt: str | None) -> tuple[list[Message], int]:
+    """The messages, and how many images stand in them."""
+    if prompt is None:
+        return [], 0
+    try:
+        decoded = msgspec.json.decode(prompt, type=Prompt)
+    except (msgspec.MsgspecError, RecursionError):
+        return [Message("", prompt)], 0
+    messages, count = [], 0
+    for message in decoded:
+        texts = []
+        for part in message.parts:
+            count += not isinstance(part, TextPart)
+            texts.append(part.text if isinstance(part, TextPart) else f"[image {count}]")
+        messages.append(Message(message.role, "\n".join(texts)))
+    return messages, count
+
+
+def _pretty(target: str | None) -> str | None:
+    if target is None:
+        return None
+    try:
+        value = json.loads(target)
+        return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return target
