@@ -16,7 +16,7 @@ from proctor.fleet.notes import Notes
 from proctor.fleet.observe import submission_of
 from proctor.fleet.resubmit import enter
 from proctor.fleet.silence import Clocks
-from proctor.fleet.view import Job, JobState, LastWords
+from proctor.fleet.view import FleetView, Job, JobState, LastWords
 from proctor.rows import Event
 from tests.fleet.making import write_fleet
 
@@ -99,3 +99,11 @@ class Stage:
         run.write("reconciliation", {"complete": complete, "checkpoints": [ledger], "exit_code": code})
         Notes(self.place.folder).leave(self.id(unit, attempt), LastWords(code))
         self.cluster.move(self.id(unit, attempt), JobState.FAILED if code else JobState.SUCCEEDED)
+
+
+def steps(watcher: Watcher, count: int = 4) -> FleetView | None:
+    """Has a watcher look `count` times; gives what there was to see at last."""
+    view = None
+    for _ in range(count):
+        view, _acted = watcher.step()
+    return view

@@ -19,18 +19,8 @@ from proctor.fleet.view import JobState
 from proctor.rows import Event, UserError
 from proctor.storage.lease import Lease
 from tests.fleet.making import RUN, write_checkpoint, write_fleet
-from tests.fleet.staged import Stage
+from tests.fleet.staged import Stage, steps
 from tests.storage.bucket import served
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
-
-
-def steps(watcher: Watcher, count: int = 4) -> None:
-    for _ in range(count):
-        watcher.step()
 
 
 def test_a_fleet_runs_to_its_end_as_room_comes_free(stage: Stage) -> None:
