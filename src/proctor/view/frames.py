@@ -42,11 +42,21 @@ def data_uri(image: bytes) -> str | None:
     It is always encoded anew, so that nothing but pixels (no position, no hidden content) leaves with the report.
     """
     try:
-        picture = decode(image)
+        clean = redrawn(image, _LONGEST_SIDE, _QUALITY)
     except DecodeError:
         return None
-    picture.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), Image.Resampling.LANCZOS)
+    return f"data:image/jpeg;base64,{base64.b64encode(clean).decode('ascii')}"
+
+
+def redrawn(image: bytes, longest_side: int, quality: int) -> bytes:
+    """`image`, upright, as a JPEG of at most `longest_side` pixels a side that holds nothing but pixels.
+
+    Raises:
+        DecodeError: it is no image.
+    """
+    picture = decode(image)
+    picture.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
     clean, out = Image.new("RGB", picture.size), BytesIO()
     clean.paste(picture)
-    clean.save(out, format="JPEG", quality=_QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode('ascii')}"
+    clean.save(out, format="JPEG", quality=quality, optimize=True)
+    return out.getvalue()

@@ -22,6 +22,7 @@ from proctor.rows.records import record_schema
 from proctor.view.app.guard import Door
 from proctor.view.app.site import make_site
 from proctor.view.browse.places import open_places
+from proctor.view.frames import redrawn
 from tests.view.helpers import HOSTILE, make_run
 
 _HOST = "127.0.0.1:7777"
@@ -166,6 +167,32 @@ def test_images_are_drawn_anew_upright_and_a_broken_one_says_why(client: TestCli
     assert "no image that can be shown" in _page(client, f"{base}&row={broken}", 404)[0]
     with _client(root, images=False) as blind:
         assert "switched off" in _page(blind, f"{base}&row=1", 404)[0]
+
+
+def test_a_picture_on_its_side_is_turned() -> None:
+    picture, out = Image.new("RGB", (40, 20), "red"), io.BytesIO()
+    picture.paste("blue", (0, 0, 20, 20))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a quarter turn clockwise
+    exif[0x010E] = "where it was taken"
+    picture.save(out, format="JPEG", quality=95, exif=exif)
+    turned = redrawn(out.getvalue(), 100, 90)
+    assert b"where it was taken" not in turned
+    with Image.open(io.BytesIO(turned)) as image:
+        assert image.size == (20, 40)
+        assert [max(range(3), key=image.getpixel(place).__getitem__) for place in ((10, 5), (10, 35))] == [2, 0]  # type: ignore[union-attr,arg-type]
+
+
+def test_records_of_somebody_else_are_shown_too(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 2)
+    for part in (run.root / "results").iterdir():
+        part.unlink()
+    table = pa.table({"row_id": [0], "checkpoint": ["c"], "answer": [5], "prompt": [True], "n_images": ["many"]})
+    pq.write_table(table, run.root / "results" / "part-c.parquet")
+    with _client(tmp_path) as client:
+        base = f"in={tmp_path.name}&path=night-drive"
+        for address in ("rows?", "row?row=0&checkpoint=c&", "row?row=0&"):
+            _page(client, f"/{address}{base}")
 
 
 def test_nothing_of_a_hostile_run_becomes_part_of_a_page(client: TestClient) -> None:

@@ -73,6 +73,14 @@ def test_a_folder_that_cannot_be_read_is_listed_with_the_reason(root: Path, monk
     assert "Permission denied" in refused.why
 
 
+def test_a_name_that_no_address_can_hold_is_listed(tmp_path: Path) -> None:
+    for name in ("line\nbreak", "back\\slash", "\udcff"):
+        _put(tmp_path / name / "spec.yaml")
+    found = survey(open_places([tmp_path])[0]).found
+    assert [thing.kind for thing in found] == ["refused"] * 3
+    assert all(thing.path.isprintable() for thing in found)
+
+
 @pytest.mark.parametrize(("limit", "value"), [("MOST_FOLDERS", 3), ("MOST_FOUND", 2), ("MOST_DEPTH", 1)])
 def test_a_survey_is_bounded_and_says_where_it_stopped(
     root: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int

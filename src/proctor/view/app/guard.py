@@ -118,7 +118,7 @@ class Guard:
         if shown is not None and door.opens_for(shown):
             rest = urlencode([(name, value) for name, value in pairs if name != _PARAMETER])
             answer = RedirectResponse("/" if not rest else f"{_own_path(scope)}?{rest}", status_code=303)
-            answer.set_cookie(door.cookie, door.token, httponly=True, samesite="strict")
+            answer.set_cookie(door.cookie, door.token, httponly=True, samesite="lax")
             return answer
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         cookie = cookie_parser(headers.get("cookie", "")).get(door.cookie)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from io import BytesIO
 
-from PIL import Image
 from pyroaring import BitMap64
 
-from proctor.images import DecodeError, decode
+from proctor.images import DecodeError
 from proctor.results import RunDir
 from proctor.rows import Sample, UserError
 from proctor.rows.text import told
@@ -17,6 +15,7 @@ from proctor.sources.base import Source
 from proctor.sources.registry import source_of
 from proctor.sources.samples import to_samples
 from proctor.spec import RunSpec
+from proctor.view.frames import redrawn
 
 LONGEST_SIDE = 1600  # pixels
 _QUALITY = 90
@@ -51,7 +50,7 @@ class Images:
         if not 0 <= place < len(images):
             raise UserError(f"row {row_id} has {len(images)} images", where="source")
         try:
-            return _redrawn(images[place])
+            return redrawn(images[place], LONGEST_SIDE, _QUALITY)
         except DecodeError as error:
             raise UserError(f"this is no image that can be shown: {error}", where="source") from None
 
@@ -82,12 +81,3 @@ class Images:
             while len(self._sources) > _MOST_SOURCES:
                 self._sources.popitem(last=False)
         return found
-
-
-def _redrawn(data: bytes) -> bytes:
-    picture = decode(data)
-    picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE), Image.Resampling.LANCZOS)
-    clean, out = Image.new("RGB", picture.size), BytesIO()
-    clean.paste(picture)
-    clean.save(out, format="JPEG", quality=_QUALITY)
-    return out.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +62,9 @@ def runs_page(opened: Sequence[Opened]) -> list[Directory]:
 def _directory(opened: Opened) -> Directory:
     seen = survey(opened)
     runs = [found for found in seen.found if found.kind == "run"]
-    lines = [(found, Address(opened.name, found.path), _line(opened, found)) for found in runs[:MOST_RUNS]]
+    with ThreadPoolExecutor(opened.folder.concurrency) as pool:
+        read = list(pool.map(lambda found: _line(opened, found), runs[:MOST_RUNS]))
+    lines = [(found, Address(opened.name, found.path), line) for found, line in zip(runs, read, strict=False)]
     others = [found for found in seen.found if found.kind != "run"]
     return Directory(opened.name, opened.folder.location, lines, others, max(0, len(runs) - MOST_RUNS), seen)
 

@@ -7,8 +7,8 @@ are refused, and below the opened directory itself no symbolic link is followed.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -29,6 +29,7 @@ MOST_NAMES = 20_000
 _MARKS: dict[str, Kind] = {"spec.yaml": "run", "fleet.json": "fleet", "audit.json": "audit", "compile.json": "bench"}
 _TRACES = (".nsys-rep", ".sqlite", ".pt.trace.json", ".pt.trace.json.gz")
 _LONGEST = 1_000
+_UNSPEAKABLE = "its name has characters that no address can hold"
 
 
 class Found(NamedTuple):
@@ -123,51 +124,70 @@ def survey(opened: Opened) -> Survey:
     so.
     """
     found: list[Found] = []
-    todo, seen, cut = deque([("", 0)]), 0, ""
-    while todo:
-        path, depth = todo.popleft()
-        if seen >= MOST_FOLDERS or len(found) >= MOST_FOUND:
-            cut = f"stopped after {seen:,} folders"
-            break
-        seen += 1
-        try:
-            names = _names(opened.folder, path)
-        except (OSError, UserError) as error:
-            found.append(Found("refused", path, told(error) if isinstance(error, OSError) else line_of(str(error))))
-            continue
-        here = list(_things(path, names))
-        found += here
-        inner = [name.rstrip("/") for name in names if name.endswith("/") and _is_plain(name.rstrip("/"))]
-        if any(thing.kind in ("run", "audit", "bench") for thing in here) or not inner:
-            continue
-        if depth == MOST_DEPTH:
-            cut = f"folders more than {MOST_DEPTH} deep are not looked into"
-            continue
-        todo += [(_join(path, name), depth + 1) for name in inner]
+    level, seen, cut = [""], 0, ""
+    with ThreadPoolExecutor(opened.folder.concurrency) as pool:
+        for depth in range(MOST_DEPTH + 2):
+            if depth > MOST_DEPTH and level:
+                cut = f"folders more than {MOST_DEPTH} deep are not looked into"
+            elif len(found) >= MOST_FOUND or seen + len(level) > MOST_FOLDERS:
+                cut = f"stopped after {seen:,} folders"
+                level = level[: MOST_FOLDERS - seen] if len(found) < MOST_FOUND else []
+            if depth > MOST_DEPTH or not level:
+                break
+            seen += len(level)
+            looked = pool.map(lambda path: _look(opened.folder, path), level)
+            level = []
+            for here, inner in looked:
+                found += here
+                level += inner
     return Survey(tuple(sorted(found[:MOST_FOUND], key=lambda thing: (thing.path, thing.kind))), cut)
 
 
+def _look(folder: Folder, path: str) -> tuple[list[Found], list[str]]:
+    """What lies in one folder, and the folders that are to be looked into next."""
+    try:
+        names = _names(folder, path)
+    except (OSError, UserError) as error:
+        why = told(error) if isinstance(error, OSError) else line_of(str(error))
+        return [Found("refused", path, why)], []
+    found = list(_things(path, names))
+    if any(thing.kind in ("run", "audit", "bench") for thing in found):
+        return found, []
+    folders = [name.rstrip("/") for name in names if name.endswith("/") and not name.startswith(".")]
+    odd = [Found("refused", _join(path, line_of(name)), _UNSPEAKABLE) for name in folders if not _is_plain(name)]
+    return [*found, *odd], [_join(path, name) for name in folders if _is_plain(name)]
+
+
 def check_own(folder: Folder, names: Sequence[str], most_bytes: int) -> None:
-    """Whether files of a directory may be read: none is a symbolic link, none larger than `most_bytes`.
+    """Whether files and folders of a directory may be read: none is a symbolic link, no file is larger than
+    `most_bytes`.
 
     Raises:
         UserError: one is, and which.
         OSError: storage failed.
     """
+    there = None if isinstance(folder, LocalFolder) else set(folder.names())
     for name in names:
         where = f"{folder.location}/{name}"
-        if isinstance(folder, LocalFolder):
-            path = folder.root / name
-            if path.is_symlink():
-                raise UserError("a symbolic link, which is not followed", where=where)
-            if not path.is_file():
-                continue
-        try:
-            size = folder.size(name)
-        except FileNotFoundError:
-            continue
+        if isinstance(folder, LocalFolder) and (folder.root / name).is_symlink():
+            raise UserError("a symbolic link, which is not followed", where=where)
+        size = _size(folder, name, there)
         if size > most_bytes:
             raise UserError(f"too large to be shown: {size:,} bytes", where=where)
+
+
+def _size(folder: Folder, name: str, there: set[str] | None) -> int:
+    """Bytes of a file; none of a folder, and of what is not there."""
+    if isinstance(folder, LocalFolder):
+        path = folder.root / name
+        return path.stat().st_size if path.is_file() else 0
+    # In a bucket each question is a request: what its one listing does not have is not asked for.
+    if there is not None and "/" not in name and name not in there:
+        return 0
+    try:
+        return folder.size(name)
+    except FileNotFoundError:
+        return 0
 
 
 def _things(path: str, names: Sequence[str]) -> Iterator[Found]:
