@@ -37,7 +37,6 @@ def test_every_cell_is_there_once_with_its_own_keys(tmp_path: Path) -> None:
     first = units[0]
     assert first.name == "a--plain--answer=one--max_tokens=8"
     assert first.spec.run_dir == f"{tmp_path}/fleet/cells/{first.name}"
-    assert first.address(first.cells[0]) == f"{first.spec.run_dir}:a"
     assert first.spec.source.path == f"{tmp_path}/rows.jsonl"
     for unit in units:
         (cell,) = unit.cells

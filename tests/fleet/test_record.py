@@ -12,6 +12,7 @@ from proctor.fleet.arriving import Arrivals
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.loop import Ears
 from proctor.fleet.resubmit import extend
+from proctor.fleet.standing import standings
 from proctor.rows import UserError
 from proctor.spec import Checkpoint
 from tests.fleet.making import write_checkpoint, write_fleet
@@ -77,6 +78,8 @@ def test_a_fleet_by_another_path_is_the_same_and_a_copy_is_not(
             watcher.step()
     assert {order.entrypoint.split()[5] for order in stage.cluster.orders} == {str(tmp_path / "fleet")}
     shutil.copytree("fleet", "copy")
+    stood = standings(FleetDir("copy"), stage.place.fleet().units())
+    assert [row.address for row in stood] == [f"{tmp_path}/copy/cells/{name}:{name}" for name in "abc"]
     with pytest.raises(UserError, match="and its jobs work there"):
         stage.watcher(place=FleetDir("copy"))
     write_fleet(tmp_path, fleet_dir="copy", matrix={"checkpoints": ["a", "b", "c"]}, gpus_per_unit=6)

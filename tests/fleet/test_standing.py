@@ -175,7 +175,7 @@ def test_the_cells_of_a_fleet_make_a_curve_and_can_be_compared(
     assert [(point["label"], point["value"]["value"]) for point in points] == [("step-3", 0.25), ("step-20", 0.625)]
     assert points[1]["change"]["difference"] == pytest.approx(0.375)
     assert "not begun yet: 1 cell of" in out.err
-    cells = [unit.address(unit.cells[0]) for unit in place.fleet().units() if unit.cells[0].task == "vqa"][:2]
+    cells = [row.address for row in standings(place, place.fleet().units()) if row.cell.task == "vqa"][:2]
     app(["compare", *cells, "--json"], standalone_mode=False)
     assert '"difference":-0.375' in capsys.readouterr().out
     with pytest.raises(UserError, match="no cell fits 'x'"):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import NamedTuple
 
+from proctor.fleet.cells import Cell
 from proctor.fleet.folder import DOCUMENT, FleetDir, storage_options
+from proctor.results import RunDir
 from proctor.rows import UserError
 from proctor.storage.folder import open_folder
 
@@ -22,6 +25,13 @@ class Addresses(NamedTuple):
 
     runs: list[str]
     missing: list[str]
+
+
+def address_of(run: RunDir, cell: Cell) -> str:
+    """What ``proctor compare`` and the like take for a cell: ``RUN_DIR:CHECKPOINT``, where its run directory is now (a
+    fleet that has ended may have been copied elsewhere)."""
+    place = run.location if "://" in run.location else Path(run.location).absolute()
+    return f"{place}:{cell.checkpoint}"
 
 
 def is_fleet(text: str) -> bool:
@@ -53,5 +63,5 @@ def addresses(text: str, pattern: str = "*") -> Addresses:
             f"cells of {len(kinds)} tasks and choices: {shown}", where=text, fix=f"--cells '*--{next(iter(kinds))}'"
         )
     begun = {unit.name: place.run(unit.name).folder.exists("spec.yaml") for unit in units}
-    runs = [unit.address(cell) for unit, cell in cells if begun[unit.name]]
+    runs = [address_of(place.run(unit.name), cell) for unit, cell in cells if begun[unit.name]]
     return Addresses(runs, [cell.name for unit, cell in cells if not begun[unit.name]])

@@ -57,8 +57,8 @@ class Arrivals:
             preview(self._place, spec, together)
         except UserError as error:
             if len(found) == 1:
-                self._refused.add(found[0].path)
                 self._tell(found[0], str(error))
+                self._refused.add(found[0].path)
                 return before
             half = len(found) // 2
             return self._taken(spec, found[half:], self._taken(spec, found[:half], before))

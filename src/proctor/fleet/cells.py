@@ -54,10 +54,6 @@ class Unit:
     gpus: float
     priority: int
 
-    def address(self, cell: Cell) -> str:
-        """What ``proctor compare`` and the like take for `cell`: ``RUN_DIR:CHECKPOINT``."""
-        return f"{self.spec.run_dir}:{cell.checkpoint}"
-
 
 Batches = Sequence[Sequence[Checkpoint]]
 """Checkpoints in the order in which the fleet came to know them; those that were found together are one batch."""

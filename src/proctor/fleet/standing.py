@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from proctor.fleet.addresses import address_of
 from proctor.fleet.cells import Cell, Unit
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.history import Tries, tries_of
@@ -95,12 +96,12 @@ def unit_standings(run: RunDir, unit: Unit, tries: Tries) -> list[Standing]:
         return list(_told(run, unit, tries))
     except Exception as error:  # whatever lies there, the other cells are shown
         note = told(error)
-        return [replace(row, state=UNREADABLE, note=note) for row in _bare(unit, tries)]
+        return [replace(row, state=UNREADABLE, note=note) for row in _bare(run, unit, tries)]
 
 
 def _told(run: RunDir, unit: Unit, tries: Tries) -> Iterator[Standing]:
     if not run.folder.exists("spec.yaml"):
-        yield from _bare(unit, tries)
+        yield from _bare(run, unit, tries)
         return
     status = read_status(run)
     seconds = _number(status.last.get("seconds"))
@@ -109,7 +110,7 @@ def _told(run: RunDir, unit: Unit, tries: Tries) -> Iterator[Standing]:
     summaries, trouble = _summaries(run)
     ledgers = _ledgers(status)
     last = _number(status.last.get("time"))
-    for row in _bare(unit, tries):
+    for row in _bare(run, unit, tries):
         name = row.cell.checkpoint
         counted = _counted(row, status, ledgers.get(name))
         summary = summaries.get(name)
@@ -123,7 +124,7 @@ def _told(run: RunDir, unit: Unit, tries: Tries) -> Iterator[Standing]:
         )
 
 
-def _bare(unit: Unit, tries: Tries) -> Iterator[Standing]:
+def _bare(run: RunDir, unit: Unit, tries: Tries) -> Iterator[Standing]:
     """The cells of a unit, from the fleet's events alone."""
     over = GIVEN_UP if tries.given_up else HELD if tries.held else ""
     state = over or (SUBMITTED if tries.under_way else WAITING)
@@ -131,7 +132,7 @@ def _bare(unit: Unit, tries: Tries) -> Iterator[Standing]:
         yield Standing(
             cell,
             unit.name,
-            unit.address(cell),
+            address_of(run, cell),
             state,
             attempts=tries.attempts,
             gpu_hours=tries.seconds * unit.gpus / 3600 / len(unit.cells),
