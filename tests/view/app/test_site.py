@@ -290,6 +290,17 @@ def test_damaged_and_half_written_runs_are_told_not_hidden(tmp_path: Path) -> No
         assert "0 of 0 records" in _page(client, f"/rows?in={tmp_path.name}&path=young")[0]
 
 
+def test_a_ledger_that_does_not_balance_is_red(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 4)
+    with _client(tmp_path) as client:
+        assert "does not balance" not in _page(client, "/")[0]
+        account = run.read("reconciliation")
+        account["checkpoints"][1]["expected"] += 1
+        run.write("reconciliation", account)
+        text, _ = _page(client, "/")
+        assert '<td class="bad"><b>1 ✗ does not balance</b></td>' in text
+
+
 def test_every_answer_forbids_what_it_does_not_need(client: TestClient) -> None:
     for address in ("/", "/style.css", "/nothing", "/run?in=x"):
         headers = client.get(address).headers

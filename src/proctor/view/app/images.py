@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 
+import pyarrow as pa
 from pyroaring import BitMap64
 
 from proctor.images import DecodeError
@@ -12,6 +14,7 @@ from proctor.results import RunDir
 from proctor.rows import Sample, UserError
 from proctor.rows.text import told
 from proctor.sources.base import Source
+from proctor.sources.mds import MDSSource
 from proctor.sources.registry import source_of
 from proctor.sources.samples import to_samples
 from proctor.spec import RunSpec
@@ -58,12 +61,11 @@ class Images:
         spec, source, expected = self._source(run)
         if row_id < 0 or row_id not in expected:
             raise UserError(f"the source has no row {row_id}", where=spec.source.path)
-        for group in source.groups(BitMap64([row_id]), 1):
-            for block in source.read(group):
-                for sample in to_samples(block, spec.source.columns):
-                    if isinstance(sample, Sample):
-                        return sample
-                    raise UserError(f"row {row_id} cannot be read: {sample.failure.message}", where=spec.source.path)
+        for block in _blocks(source, row_id):
+            for sample in to_samples(block, spec.source.columns):
+                if isinstance(sample, Sample):
+                    return sample
+                raise UserError(f"row {row_id} cannot be read: {sample.failure.message}", where=spec.source.path)
         raise UserError(f"the source did not give row {row_id}", where=spec.source.path)
 
     def _source(self, run: RunDir) -> tuple[RunSpec, Source, BitMap64]:
@@ -81,3 +83,12 @@ class Images:
             while len(self._sources) > _MOST_SOURCES:
                 self._sources.popitem(last=False)
         return found
+
+
+def _blocks(source: Source, row_id: int) -> Iterator[pa.Table]:
+    """The row alone, by ranged reads where the format can be read so."""
+    if isinstance(source, MDSSource):
+        yield source.fetch([row_id])
+        return
+    for group in source.groups(BitMap64([row_id]), 1):
+        yield from source.read(group)

@@ -21,7 +21,6 @@ from proctor.view.browse.rows import (
     Cursor,
     Neighbours,
     Page,
-    Query,
     RowTable,
     attempts_of,
     count,
@@ -100,9 +99,8 @@ def run_page(run: RunDir) -> dict[str, Any]:
 def rows_page(table: RowTable, address: Address, given: QueryParams) -> dict[str, Any]:
     """Rows of a run; a filter that is none leaves the table empty and is told, with the place that is wrong."""
     columns = address.columns or unasked(table.columns)
-    found, total, matched, wrong = Page([], None, None), 0, 0, None
+    found, matched, wrong = Page([], None, None), 0, None
     try:
-        total = count(table, Query())
         after, before = (_place(given, name, address) for name in ("after", "before"))
         matched = count(table, address.query)
         found = page(table, address.query, columns, size=address.size, after=after, before=before)
@@ -115,7 +113,7 @@ def rows_page(table: RowTable, address: Address, given: QueryParams) -> dict[str
         "names": [(name, column.kind) for name in table.columns.names if (column := table.columns.get(name))],
         "kinds": list(ErrorKind),
         "page": found,
-        "total": total,
+        "total": table.total,
         "matched": matched,
         "wrong": wrong,
         "marked": _marked(address.query.filter, wrong),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -33,6 +33,7 @@ class RowTable:
 
     Attributes:
         columns: what a filter may name.
+        total: how many records there are.
         parts: names of the files that are read.
         damaged: files that cannot be read, each with the reason: their rows are not in the table.
         scratch: a directory of its own, for exports.
@@ -40,6 +41,7 @@ class RowTable:
 
     connection: duckdb.DuckDBPyConnection
     columns: Columns
+    total: int
     parts: tuple[str, ...]
     damaged: tuple[tuple[str, str], ...]
     scratch: Path
@@ -81,7 +83,7 @@ def open_rows(run: RunDir) -> Iterator[RowTable]:
         duckdb.connect(config=_settings(folder)) as base,
     ):
         try:
-            _lay(base, list(parts.values()), folder)
+            _lay(base, [part.path for part in parts.values()], folder, alike=_are_alike(parts))
             types = {row[0]: row[1] for row in base.execute("describe records").fetchall()}
         except duckdb.Error as error:
             first = (str(error).splitlines() or [""])[0]
@@ -90,7 +92,8 @@ def open_rows(run: RunDir) -> Iterator[RowTable]:
         if lacking:
             raise UserError(f"these are no records: {', '.join(lacking)} is not there, or of another type", where=where)
         columns = Columns({name: kind for name, kind in types.items() if name not in (PART, PLACE)})
-        yield RowTable(base, columns, tuple(parts), tuple(damaged.items()), Path(folder), where)
+        total = sum(part.footer.num_rows for part in parts.values())
+        yield RowTable(base, columns, total, tuple(parts), tuple(damaged.items()), Path(folder), where)
 
 
 def _settings(folder: str) -> dict[str, Any]:
@@ -106,16 +109,20 @@ def _settings(folder: str) -> dict[str, Any]:
     }
 
 
-def _readable(run: RunDir) -> tuple[dict[str, Path], dict[str, str]]:
+class _Part(NamedTuple):
+    path: Path
+    footer: pq.FileMetaData
+
+
+def _readable(run: RunDir) -> tuple[dict[str, _Part], dict[str, str]]:
     """Local files of the parts by name, and why others are left out."""
-    names, damaged, readable = parts_of(run.results), dict[str, str](), dict[str, Path]()
+    names, damaged, readable = parts_of(run.results), dict[str, str](), dict[str, _Part]()
     for name, path in zip(names, run.results.local_copies(names), strict=True):
         if isinstance(run.results, LocalFolder) and path.is_symlink():
             damaged[name] = "a symbolic link, which is not followed"
             continue
         try:
-            pq.read_metadata(path)
-            readable[name] = path
+            readable[name] = _Part(path, pq.read_metadata(path))
         except FileNotFoundError:
             continue  # taken away since it was listed: a run under way replaces tombstones
         except (OSError, pa.ArrowInvalid) as error:
@@ -125,9 +132,16 @@ def _readable(run: RunDir) -> tuple[dict[str, Path], dict[str, str]]:
     return readable, damaged
 
 
-def _lay(base: duckdb.DuckDBPyConnection, paths: list[Path], scratch: str) -> None:
+def _are_alike(parts: dict[str, _Part]) -> bool:
+    """Whether all parts have the same columns, as those of a run do: then only one footer tells them."""
+    schemas = [part.footer.schema for part in parts.values()]
+    return all(schema.equals(schemas[0]) for schema in schemas[1:])
+
+
+def _lay(base: duckdb.DuckDBPyConnection, paths: list[Path], scratch: str, *, alike: bool) -> None:
     base.execute("set enable_progress_bar = false")
     base.execute("set TimeZone = 'UTC'")
+    base.execute("set parquet_metadata_cache = true")
     folders = ", ".join(_text(str(folder)) for folder in sorted({str(path.parent) for path in paths} | {scratch}))
     base.execute(f"set allowed_directories = [{folders}]")
     base.execute("set enable_external_access = false")
@@ -139,7 +153,7 @@ def _lay(base: duckdb.DuckDBPyConnection, paths: list[Path], scratch: str) -> No
     files = ", ".join(_text(str(path)) for path in paths)
     base.execute(
         f'create view records as select * replace (parse_filename("{PART}") as "{PART}"), file_row_number as "{PLACE}" '
-        f"from read_parquet([{files}], union_by_name = true, filename = '{PART}')"
+        f"from read_parquet([{files}], union_by_name = {str(not alike).lower()}, filename = '{PART}')"
     )
 
 
