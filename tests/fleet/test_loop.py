@@ -129,8 +129,9 @@ def test_a_job_that_waits_too_long_is_withdrawn_and_its_unit_tried_again(tmp_pat
         steps(watcher, 4)
     assert Notes(stage.place.folder).stop_asked(stage.id("a"))
     assert stage.kinds("a") == [
-        *(words.UNIT_ADMITTED, words.UNIT_STOPPING, words.UNIT_GONE, words.UNIT_REQUEUED)  # it rests before it goes on
+        *(words.UNIT_ADMITTED, words.UNIT_STOPPING, words.UNIT_GONE, words.UNIT_REQUEUED, words.UNIT_ADMITTED)
     ]
+    assert set(stage.cluster.jobs) == {stage.id("a"), stage.id("a", 2)}
 
 
 def test_a_job_without_progress_is_stopped_then_ended_then_given_up(tmp_path: Path) -> None:

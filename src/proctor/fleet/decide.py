@@ -216,7 +216,8 @@ def _end_of(unit: UnitView, attempt: AttemptView) -> Action:
     if unit.complete is not None:
         return MarkEnded(name, number, unit.complete, complete=True)
     if attempt.stopping is not None:
-        return MarkGone(name, number, attempt.reason, counts=not attempt.asked)
+        began = job is None or job.state is not JobState.PENDING  # one that never did is the cluster's affair
+        return MarkGone(name, number, attempt.reason, counts=began and not attempt.asked)
     if job is None:
         return MarkGone(name, number, "the cluster does not know its job any more", counts=False)
     if job.interrupted:
