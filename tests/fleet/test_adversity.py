@@ -80,6 +80,10 @@ def test_interruptions_in_a_row_rest_ever_longer() -> None:
         rests.append(book.rest("a"))
     assert rests[:4] == [0.0, 5.0, 10.0, 20.0]
     assert rests[-1] == 600.0
+    for attempt in range(12, 2000):  # as many as a spec may allow
+        book.add(Event(words.UNIT_ADMITTED, data={"unit": "a", "attempt": attempt}))
+        book.add(Event(words.UNIT_GONE, data={"unit": "a", "attempt": attempt, "counts": attempt % 2 == 0}))
+    assert book.rest("a") == 600.0
 
 
 def test_a_cluster_that_does_not_answer_is_asked_once_a_round(tmp_path: Path) -> None:

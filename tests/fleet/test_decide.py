@@ -76,8 +76,8 @@ CASES: dict[str, tuple[UnitView, Action | None]] = {
     ),
     "who is called once": (at_work(stopping=300.0, killing=119.0, kills=3, stuck=True), None),
     "it is still tried": (at_work(stopping=400.0, killing=120.0, kills=3, stuck=True), Kill("a", 1, at_hand=True)),
-    "ever more rarely": (at_work(stopping=9e5, killing=3599.0, kills=99, stuck=True), None),
-    "but not never": (at_work(stopping=9e5, killing=3600.0, kills=99, stuck=True), Kill("a", 1, at_hand=True)),
+    "ever more rarely": (at_work(stopping=9e5, killing=3599.0, kills=5000, stuck=True), None),
+    "but not never": (at_work(stopping=9e5, killing=3600.0, kills=5000, stuck=True), Kill("a", 1, at_hand=True)),
     "a waiting job that was stopped is gone: it will find that; it never began, which does not count": (
         at_work(JobState.PENDING, live=False, stopping=1.0, reason="why"),
         MarkGone("a", 1, "why", counts=False),

@@ -167,8 +167,7 @@ def _gone(unit: History, event: Event, now: float) -> None:
         _failed(unit, now)
     elif not event.data.get("asked"):
         unit.interruptions += 1
-        rest = _SHORTEST_REST * 2.0 ** (unit.interruptions - 2) if unit.interruptions > 1 else 0.0
-        unit.rested = now + min(_LONGEST_REST, rest)
+        unit.rested = now + (_doubled(_SHORTEST_REST, unit.interruptions - 2) if unit.interruptions > 1 else 0.0)
 
 
 def _ended(unit: History, event: Event, now: float) -> None:
@@ -190,7 +189,11 @@ def _ended(unit: History, event: Event, now: float) -> None:
 
 def _failed(unit: History, now: float) -> None:
     unit.failures += 1
-    unit.rested = now + min(_LONGEST_REST, _REST_SECONDS * 2.0 ** (unit.failures - 1))
+    unit.rested = now + _doubled(_REST_SECONDS, unit.failures - 1)
+
+
+def _doubled(seconds: float, times: int) -> float:
+    return min(_LONGEST_REST, seconds * 2.0 ** min(times, 30))
 
 
 def _requeued(unit: History, event: Event, _now: float) -> None:

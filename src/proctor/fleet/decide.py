@@ -24,6 +24,7 @@ _HELPLESS = 3
 """Times that an attempt is ended by force in vain before a person is called."""
 _LONGEST_PAUSE = 3600.0
 """Most seconds between two such times, unless a stop itself may take longer."""
+_MOST_DOUBLINGS = 30
 _ORPHAN_SECONDS = 2 * TTL
 """A driver on a machine that is gone still seems alive for so long."""
 
@@ -175,7 +176,7 @@ def _by_force(unit: UnitView, attempt: AttemptView, stopping: float, patience: f
         return None
     if attempt.kills >= _HELPLESS and not attempt.stuck:
         return MarkStuck(unit.name, attempt.number, f"ended by force {attempt.kills} times, and still there")
-    pause = min(patience * 2.0 ** max(0, attempt.kills - 1), max(patience, _LONGEST_PAUSE))
+    pause = min(patience * 2.0 ** min(max(0, attempt.kills - 1), _MOST_DOUBLINGS), max(patience, _LONGEST_PAUSE))
     at_hand = attempt.killing is not None or attempt.job is None or attempt.job.state.terminal
     return Kill(unit.name, attempt.number, at_hand) if waited >= pause else None
 
