@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,12 +38,12 @@ _OWN_TAGS = {
 class _Page(HTMLParser):
     """Tags, links and images of a page; fails on anything that the templates do not write."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: set[str] = set()
         self.links: list[str] = []
         self.images: list[str] = []
-        self.feed(html)
+        self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
@@ -130,6 +131,14 @@ def test_filters_searches_orders_columns_and_pages_are_addresses(client: TestCli
     wrong, _ = _page(client, f"{base}&filter=exact+and+anser+contains+'x'", 400)
     assert "<mark>anser</mark>" in wrong
     assert "did you mean answer?" in wrong
+    for begun, word in (
+        ("exact and check", "checkpoint"),
+        ("error.kind = ", '"infer.crashed"'),
+        ("checkpoint = ", '"step-0400"'),
+    ):
+        text, offered = _page(client, f"{base}&sort=ade&filter={quote(begun)}", 400)
+        assert html.escape(word, quote=False).replace('"', "&#34;") in text
+        assert any("sort=ade" in link and quote_plus(word) in link for link in offered.links)
     for bad in ("sort=nothing", "columns=nothing", "after=AAAA", "filter=" + "(" * 500):
         _page(client, f"{base}&{bad}", 400)
     for bad in ("size=x", "size=9e9"):

@@ -82,6 +82,10 @@ class Address:
         """The address of the rows of a filter, in the same columns."""
         return replace(self, query=Query(filter=text)).to("rows")
 
+    def with_filter(self, text: str) -> str:
+        """The address of the same view with another filter."""
+        return replace(self, query=replace(self.query, filter=text)).to("rows")
+
     def sorted_by(self, column: str) -> str:
         """The address of the same rows sorted by a column; by the one they are sorted by, the other way round."""
         sort = self.query.sort

@@ -10,12 +10,13 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from proctor.results import RunDir
+from proctor.results.parts import checkpoint_of
 from proctor.rows import ErrorKind, UserError
 from proctor.rows.text import told
 from proctor.runner.status import read_status
 from proctor.view.app.links import Address
 from proctor.view.app.shown import shown, unasked
-from proctor.view.browse.filters import FilterError, value_text
+from proctor.view.browse.filters import FilterError, complete, value_text
 from proctor.view.browse.places import Found, Opened, Survey, survey
 from proctor.view.browse.rows import (
     Cursor,
@@ -33,6 +34,7 @@ from proctor.view.gather import gather
 
 MOST_RUNS = 200
 MOST_EVENTS = 200
+MOST_WAYS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def rows_page(table: RowTable, address: Address, given: QueryParams) -> dict[str
         "matched": matched,
         "wrong": wrong,
         "marked": _marked(address.query.filter, wrong),
+        "ways_on": _ways_on(table, address, wrong),
         "damaged": table.damaged,
     }
 
@@ -139,6 +142,16 @@ def row_page(run: RunDir, table: RowTable, address: Address, row_id: int, checkp
 def _place(given: QueryParams, name: str, address: Address) -> Cursor | None:
     text = given.get(name, "")
     return Cursor.from_text(text, address.query.sort.column) if text else None
+
+
+def _ways_on(table: RowTable, address: Address, wrong: UserError | None) -> list[tuple[str, str]]:
+    """What may follow a filter that breaks off: words, and the addresses of the filter with each."""
+    text = address.query.filter
+    if not isinstance(wrong, FilterError) or wrong.end < len(text):
+        return []
+    values = {"error_kind": list(ErrorKind), "checkpoint": sorted({checkpoint_of(part) for part in table.parts})}
+    found = complete(text, table.columns, values)[:MOST_WAYS]
+    return [(one.text, address.with_filter(text[: one.start] + one.text)) for one in found]
 
 
 def _marked(text: str, wrong: UserError | None) -> tuple[str, str, str] | None:
