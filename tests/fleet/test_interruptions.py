@@ -14,7 +14,7 @@ from proctor.fleet.view import JobState
 from proctor.storage import local
 from tests.fleet.staged import Stage
 
-Fault = Literal["fails before", "fails after", "dies before", "dies after"]
+Fault = Literal["fails before", "fails after", "writes late", "dies before", "dies after"]
 
 
 class Death(BaseException):
@@ -27,6 +27,7 @@ class Trap:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.armed, self.dead, self.count, self.at = False, False, 0, -1
         self.fault: Fault = "fails before"
+        self._kept: list[Callable[[], None]] = []
         self._thread = threading.get_ident()
         whole, append, delete = local.write_whole, local.Lines.append, local.LocalFolder.delete
         monkeypatch.setattr(local, "write_whole", lambda path, make: self.sprung(path, whole, path, make))
@@ -41,7 +42,11 @@ class Trap:
             raise OSError(5, "the dead do not write")
         self.count += 1
         here = self.count == self.at
-        if not (here and self.fault.endswith("before")):
+        while self._kept and path.suffix == ".jsonl":  # as the journal of a bucket does it
+            self._kept.pop()()
+        if here and self.fault == "writes late":
+            self._kept.append(lambda: write(*arguments))
+        elif not (here and self.fault.endswith("before")):
             write(*arguments)
         if here:
             self.dead = self.fault.startswith("dies")
@@ -73,7 +78,7 @@ def play(stage: Stage, trap: Trap) -> int:
     raise AssertionError("no end")
 
 
-@pytest.mark.parametrize("fault", ["fails before", "fails after", "dies before", "dies after"])
+@pytest.mark.parametrize("fault", ["fails before", "fails after", "writes late", "dies before", "dies after"])
 def test_no_single_write_is_one_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
     trap, writes = Trap(monkeypatch), 0
     while trap.count >= writes:  # as long as there was one to spring at

@@ -87,6 +87,15 @@ def test_a_fleet_by_another_path_is_the_same_and_a_copy_is_not(
     assert stage.submit().id != before  # so that neither takes over the other's jobs
 
 
+def test_a_fleet_under_another_path_is_not_made_another_one_under_its_watcher(stage: Stage, tmp_path: Path) -> None:
+    document = tmp_path / "fleet" / "fleet.json"
+    content = json.loads(document.read_text())
+    document.write_text(json.dumps({**content, "spec": {**content["spec"], "fleet_dir": "/mounted/fleet"}}))
+    with stage.place.held(lambda _reason: None), pytest.raises(UserError, match="recorded in /mounted/fleet"):
+        stage.submit()
+    assert stage.submit().id != content["id"]
+
+
 def test_a_checkpoint_that_cannot_be_taken_keeps_no_other_one_out(tmp_path: Path) -> None:
     models = tmp_path / "models"
     write_checkpoint(models / "a")

@@ -46,7 +46,7 @@ def enter(place: FleetDir, spec: FleetSpec, found: Sequence[Checkpoint]) -> Ente
 
     Raises:
         UserError: the directory holds another fleet or something else; a cell that is there would ask something else,
-            or be gone; or there are no cells.
+            or be gone; there are no cells; or it was recorded under another path, by which a watcher works on it.
     """
     return _recorded(place, lambda known: _first(place, spec, found) if known is None else _again(known, spec, found))
 
@@ -72,6 +72,12 @@ def _recorded(place: FleetDir, make: Callable[[Fleet | None], Entered]) -> Enter
         entered = make(known)
         if not entered.changed:
             return entered
+        if known is not None and known.id != entered.fleet.id and place.watched:
+            raise UserError(
+                f"a watcher is at work on it, and it was recorded in {known.spec.fleet_dir}",
+                where=place.location,
+                fix="submit it with that fleet_dir, or end the watcher first",
+            )
         over = None if known is None else place.folder.read_versioned(DOCUMENT).version
         if place.read() == known and place.write(entered.fleet, over):
             return entered
