@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -297,6 +298,23 @@ def test_damaged_and_half_written_runs_are_told_not_hidden(tmp_path: Path) -> No
             assert "fault of Proctor" not in answer.text
         assert client.get(next(link for link in _links(runs, "run") if "young" in link)).status_code == 200
         assert "0 of 0 records" in _page(client, f"/rows?in={tmp_path.name}&path=young")[0]
+
+
+@pytest.mark.parametrize("moment", ["1e300", "-1e300", "1e15"])
+def test_times_that_are_none_and_kinds_that_are_no_text_break_no_page(tmp_path: Path, moment: str) -> None:
+    run = make_run(tmp_path, 4)
+    account = run.read("reconciliation")
+    account["checkpoints"][0]["errors"]["\ud800<i>"] = 1
+    (run.root / "reconciliation.json").write_text(json.dumps(account))
+    with _client(tmp_path) as client:
+        address = f"/run?in={tmp_path.name}&path=night-drive"
+        text, page = _page(client, address)
+        assert "?&lt;i&gt;</b>" in text
+        (chip,) = [link for link in _links(page, "rows") if "filter" in link]
+        assert "0 of 16 records" in _page(client, chip)[0]
+        with (run.root / "events.jsonl").open("a") as events:
+            events.write(f'{{"kind": "engine.crashed", "time": {moment}, "duration": {moment}}}\n')
+        assert client.get(address).status_code in (200, 404)
 
 
 def test_a_ledger_that_does_not_balance_is_red(tmp_path: Path) -> None:

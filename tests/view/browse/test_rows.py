@@ -250,6 +250,9 @@ def test_parts_that_are_no_records_are_refused(tmp_path: Path) -> None:
     _write(results, "part-a.parquet", [{"row_id": "x"}], pa.schema([("row_id", pa.string())]))
     with pytest.raises(UserError, match="these are no records: row_id, checkpoint"), open_rows(RunDir(tmp_path)):
         pass
+    _write(results, "part-a.parquet", [{"row_id": None, "checkpoint": "c"}, {"row_id": 1, "checkpoint": "c"}])
+    with pytest.raises(UserError, match="1 records are of no row"), open_rows(RunDir(tmp_path)):
+        pass
     _write(results, "part-b.parquet", [{"proctor part": 1}], pa.schema([("proctor part", pa.int64())]))
     with pytest.raises(UserError, match="do not fit together"), open_rows(RunDir(tmp_path)):
         pass

@@ -23,6 +23,8 @@ from proctor.view.frames import redrawn
 LONGEST_SIDE = 1600  # pixels
 _QUALITY = 90
 _MOST_SOURCES = 4
+_AT_ONCE = 2
+"""Images that are decoded at once: the largest that may be shown take half a gigabyte each."""
 
 
 class Images:
@@ -34,7 +36,7 @@ class Images:
 
     def __init__(self, *, allowed: bool = True) -> None:
         self.allowed = allowed
-        self._lock = threading.Lock()
+        self._lock, self._room = threading.Lock(), threading.BoundedSemaphore(_AT_ONCE)
         self._sources: OrderedDict[tuple[str, str], tuple[RunSpec, Source, BitMap64]] = OrderedDict()
 
     def jpeg(self, run: RunDir, row_id: int, place: int) -> bytes:
@@ -53,7 +55,8 @@ class Images:
         if not 0 <= place < len(images):
             raise UserError(f"row {row_id} has {len(images)} images", where="source")
         try:
-            return redrawn(images[place], LONGEST_SIDE, _QUALITY)
+            with self._room:
+                return redrawn(images[place], LONGEST_SIDE, _QUALITY)
         except DecodeError as error:
             raise UserError(f"this is no image that can be shown: {error}", where="source") from None
 

@@ -68,7 +68,7 @@ class Address:
 
     def to(self, page: str, **more: Any) -> str:
         """The address of ``/page`` for the same rows."""
-        return f"/{page}?{urlencode({**self.pairs, **more})}"
+        return f"/{page}?{urlencode({**self.pairs, **more}, errors='replace')}"
 
     def run(self) -> str:
         """The address of the run."""

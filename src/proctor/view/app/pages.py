@@ -12,7 +12,6 @@ from starlette.datastructures import QueryParams
 from proctor.results import RunDir
 from proctor.results.parts import checkpoint_of
 from proctor.rows import ErrorKind, UserError
-from proctor.rows.text import told
 from proctor.runner.status import read_status
 from proctor.view.app.links import Address
 from proctor.view.app.shown import shown, unasked
@@ -29,7 +28,7 @@ from proctor.view.browse.rows import (
     page,
     records_of,
 )
-from proctor.view.browse.runs import DAMAGE, RunLine, ledgers_of, run_line
+from proctor.view.browse.runs import RunLine, ledgers_of, run_line
 from proctor.view.gather import gather
 
 MOST_RUNS = 200
@@ -81,14 +80,11 @@ def run_page(run: RunDir) -> dict[str, Any]:
     """A run.
 
     Raises:
-        UserError: a file of it is damaged.
+        UserError: a file of it is damaged, so much as Proctor itself looks at it; else one of `DAMAGE`.
         OSError: storage failed.
     """
-    try:
-        ledgers_of(run)  # its types are checked here, and nowhere else
-        view, status, events = gather(run, rows=False), read_status(run), run.events()
-    except DAMAGE as error:
-        raise UserError(f"a file of this run is damaged: {told(error)}", where=run.location) from error
+    ledgers_of(run)  # its types are checked here, and nowhere else
+    view, status, events = gather(run, rows=False), read_status(run), run.events()
     return {
         "view": view,
         "status": status,

@@ -27,7 +27,7 @@ from proctor.view.app.pages import row_page, rows_page, run_page, runs_page
 from proctor.view.app.shelf import Shelf
 from proctor.view.browse.places import Opened
 from proctor.view.browse.rows import EXPORTS, export_rows
-from proctor.view.browse.runs import open_run
+from proctor.view.browse.runs import DAMAGE, open_run
 from proctor.view.pages import TEMPLATES, environment
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -73,7 +73,11 @@ class Site:
     def one_run(self, request: Request) -> Response:
         """A run."""
         address = Address.of(request.query_params)
-        return self.page("run.html.j2", address=address, **run_page(self.run(address)))
+        run = self.run(address)
+        try:
+            return self.page("run.html.j2", address=address, **run_page(run))
+        except DAMAGE as error:  # numbers and texts that nobody would write there but to see what happens
+            raise UserError(f"a file of this run is damaged: {told(error)}", where=run.location) from error
 
     def rows(self, request: Request) -> Response:
         """Some of its rows."""

@@ -23,6 +23,7 @@ from proctor.view.browse.filters import Columns
 PART, PLACE = "proctor part", "proctor place"
 """Columns of the view beside those of the records: the file of a record, and its number in it."""
 _NEEDED = {"row_id": "BIGINT", "checkpoint": "VARCHAR"}
+_KEYLESS = "select count(*) from records where row_id is null or checkpoint is null"
 _MEMORY = "300MB"
 _SPILL = "20GB"
 
@@ -85,10 +86,13 @@ def open_rows(run: RunDir) -> Iterator[RowTable]:
         try:
             _lay(base, [part.path for part in parts.values()], folder, alike=_are_alike(parts))
             types = {row[0]: row[1] for row in base.execute("describe records").fetchall()}
+            lacking = [name for name, kind in _NEEDED.items() if types.get(name) != kind]
+            nobody = 0 if lacking else base.execute(_KEYLESS).fetchall()[0][0]
         except duckdb.Error as error:
             first = (str(error).splitlines() or [""])[0]
             raise UserError(f"the parts do not fit together: {line_of(first)}", where=where) from error
-        lacking = [name for name, kind in _NEEDED.items() if types.get(name) != kind]
+        if nobody:
+            raise UserError(f"{nobody:,} records are of no row or of no checkpoint", where=where)
         if lacking:
             raise UserError(f"these are no records: {', '.join(lacking)} is not there, or of another type", where=where)
         columns = Columns({name: kind for name, kind in types.items() if name not in (PART, PLACE)})
