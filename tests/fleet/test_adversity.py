@@ -179,6 +179,16 @@ def test_storage_that_fails_at_the_end_hides_no_reason(stage: Stage, monkeypatch
     assert not stage.place.watched
 
 
+def test_what_a_person_holds_back_is_not_waited_for(stage: Stage) -> None:
+    Notes(stage.place.folder).hold("c")
+    with (watcher := stage.watcher()).watching():
+        steps(watcher, 1)
+        for name in "ab":
+            stage.finish(name)
+        assert watcher.watch() == 3
+    assert stage.last(words.FLEET_ENDED).message == "2 of 3 units complete, 1 held back"
+
+
 def test_a_log_that_cannot_be_written_ends_no_watch(stage: Stage) -> None:
     def full(_what: object) -> None:
         raise OSError(28, "no space left on device")

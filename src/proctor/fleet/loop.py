@@ -113,7 +113,7 @@ class Watcher:
                         self._actor.record(words.WATCHER_STOPPED)
 
     def watch(self) -> int:
-        """Goes on until every unit has its last word.
+        """Goes on until every unit has its last word, or is held back by a person.
 
         Returns:
             Exit code as of a run: 0 all complete, 2 one of them with too many errors, 1 one of them without metrics,
@@ -223,12 +223,14 @@ class Watcher:
             notes.tried_again(name)
 
     def _over(self, view: FleetView) -> bool:
-        if not view.over or isinstance(self._current.fleet.spec.matrix.checkpoints, WatchSpec):
+        held = sum(unit.held and not (unit.over or unit.takes_room) for unit in view.units)
+        grows_on = isinstance(self._current.fleet.spec.matrix.checkpoints, WatchSpec)
+        if grows_on or held + sum(unit.over for unit in view.units) < len(view.units):
             return False
         code = self.exit_code()
         units = self._current.units
         complete = sum(self.book.unit(unit.name).over == ENDED for unit in units)
-        text = f"{complete} of {len(units)} units complete"
+        text = f"{complete} of {len(units)} units complete{f', {held} held back' if held else ''}"
         try:
             self._actor.record(words.FLEET_ENDED, text, exit_code=int(code), units=len(units), complete=complete)
         except OSError as error:

@@ -11,7 +11,7 @@ FLEET_CREATED: Final = "fleet.created"
 FLEET_EXTENDED: Final = "fleet.extended"
 """Units were added."""
 FLEET_ENDED: Final = "fleet.ended"
-"""Every unit has its last word."""
+"""Every unit has its last word, or is held back by a person."""
 
 UNIT_ADMITTED: Final = "unit.admitted"
 """Written before the job is submitted: its GPUs are this unit's from here on."""
