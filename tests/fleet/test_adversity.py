@@ -179,6 +179,21 @@ def test_storage_that_fails_at_the_end_hides_no_reason(stage: Stage, monkeypatch
     assert not stage.place.watched
 
 
+def test_a_cluster_that_is_too_small_is_no_silent_wait(stage: Stage) -> None:
+    said: list[str] = []
+    stage.cluster.gpus = 5.0
+    with (watcher := stage.watcher(ears=Ears(trouble=said.append))).watching():
+        steps(watcher)
+        assert said == ["nothing can start: a takes 6 GPUs, and the fleet may use 5"]
+        stage.cluster.gpus, stage.cluster.used = 12.0, 12.0
+        steps(watcher)
+        assert said[1:] == ["nothing can start now: others use the GPUs that a waits for"]
+        stage.cluster.used = 0.0
+        steps(watcher)
+    assert len(stage.cluster.orders) == 2
+    assert len(said) == 2
+
+
 def test_what_a_person_holds_back_is_not_waited_for(stage: Stage) -> None:
     Notes(stage.place.folder).hold("c")
     with (watcher := stage.watcher()).watching():

@@ -21,6 +21,7 @@ from proctor.fleet.decide import (
     Started,
     Stop,
     decide,
+    why_idle,
 )
 from proctor.fleet.view import AttemptView, FleetView, Job, JobState, LastWords, Limits, Room, UnitView
 
@@ -175,6 +176,20 @@ def test_a_large_unit_is_not_passed_by_small_ones_unless_it_can_never_fit() -> N
 
 def test_units_run_by_hand_take_room_too() -> None:
     assert decided(unit("x", live=True), unit("b"), room=Room(6.0)) == []
+
+
+def test_why_nothing_is_at_work() -> None:
+    def why(*units: UnitView, room: Room | None = ROOM, admits: bool = True) -> str:
+        return why_idle(FleetView(units, room, LIMITS, admits))
+
+    small, large = unit("s", gpus=2.0), unit("l", gpus=32.0, priority=1)
+    assert why(small, large) == ""
+    assert why(large, unit("x", gpus=64.0)) == "nothing can start: l takes 32 GPUs, and the fleet may use 24"
+    assert why(small, large, room=Room(24.0, 23.0)) == "nothing can start now: others use the GPUs that s waits for"
+    assert why(large, at_work()) == ""
+    assert why(unit("s", held=True)) == ""
+    assert why(large, room=None) == ""
+    assert why(large, admits=False) == ""
 
 
 def test_tenths_of_gpus_add_up() -> None:

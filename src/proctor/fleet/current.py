@@ -64,13 +64,13 @@ class Current:
         except UserError as error:
             if not self._stored:
                 raise
-            self._tell("record", f"the fleet goes on as it was: {error}")
+            self.tell("record", f"the fleet goes on as it was: {error}")
             return []
         if fleet.id != self._first.id:
             raise UserError(f"another fleet is here now ({fleet.id})", where=self._place.location)
         known = {unit.name for unit in self.units}
         self.fleet, self.units, self._stored = fleet, units, stored
-        self._tell("record", _not_heeded(self._first, fleet))
+        self.tell("record", _not_heeded(self._first, fleet))
         return [unit.name for unit in units if unit.name not in known]
 
     def refresh(self) -> None:
@@ -91,21 +91,22 @@ class Current:
             more = f" and {len(added) - _NAMED:,} more" if len(added) > _NAMED else ""
             self._actor.record(words.FLEET_EXTENDED, ", ".join(added[:_NAMED]) + more, units=len(added))
 
-    def _look_for_more(self) -> None:
-        try:
-            self._arrivals.take(self.fleet)
-            self._tell("checkpoints", "")
-        except UserError as error:  # a directory that is away now is no end
-            self._tell("checkpoints", f"no new checkpoints are taken: {error}")
-
-    def _refuse(self, checkpoint: Checkpoint, reason: str) -> None:
-        self._actor.record(words.CHECKPOINT_REFUSED, reason, checkpoint=checkpoint.name, path=checkpoint.path)
-
-    def _tell(self, topic: str, text: str) -> None:
+    def tell(self, topic: str, text: str) -> None:
+        """Tells what is wrong with `topic`, whenever that is something else than before; nothing if it is empty."""
         if text != self._told.get(topic, ""):
             self._told[topic] = text
             if text:
                 self._trouble(text)
+
+    def _look_for_more(self) -> None:
+        try:
+            self._arrivals.take(self.fleet)
+            self.tell("checkpoints", "")
+        except UserError as error:  # a directory that is away now is no end
+            self.tell("checkpoints", f"no new checkpoints are taken: {error}")
+
+    def _refuse(self, checkpoint: Checkpoint, reason: str) -> None:
+        self._actor.record(words.CHECKPOINT_REFUSED, reason, checkpoint=checkpoint.name, path=checkpoint.path)
 
 
 def _not_heeded(before: Fleet, now: Fleet) -> str:

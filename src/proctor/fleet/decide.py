@@ -248,3 +248,17 @@ def may_run(unit: UnitView) -> bool:
     """Whether a unit waits for nothing but room."""
     idle = unit.waiting and not (unit.takes_room or unit.over or unit.held)
     return idle and unit.complete is None and unit.rest <= 0
+
+
+def why_idle(view: FleetView) -> str:
+    """Why nothing is at work although units wait for room; empty where something is, or none does."""
+    waiting = sorted((unit for unit in view.units if may_run(unit)), key=lambda unit: -unit.priority)
+    if view.room is None or not (view.admits and waiting) or any(unit.takes_room for unit in view.units):
+        return ""
+    fitting = [unit for unit in waiting if unit.gpus <= view.room.gpus + _ROUNDING]
+    if not fitting:
+        least = min(waiting, key=lambda unit: unit.gpus)
+        return f"nothing can start: {least.name} takes {least.gpus:g} GPUs, and the fleet may use {view.room.gpus:g}"
+    if fitting[0].gpus > view.room.gpus - view.room.others + _ROUNDING:
+        return f"nothing can start now: others use the GPUs that {fitting[0].name} waits for"
+    return ""

@@ -13,7 +13,7 @@ from proctor.fleet import words
 from proctor.fleet.act import Actor
 from proctor.fleet.book import ENDED, GIVEN_UP, Book
 from proctor.fleet.current import Current
-from proctor.fleet.decide import Action, decide
+from proctor.fleet.decide import Action, decide, why_idle
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.jobs import Cluster
 from proctor.fleet.notes import Notes
@@ -174,6 +174,7 @@ class Watcher:
             self._reach(view)
             actions = decide(view)
             self._check_held()
+            self._current.tell("room", "" if actions else why_idle(view))
             self._actor.act(actions, self._current.fleet, self._current.units)
             self._observer.keep()
         except OSError as error:  # storage that fails now may well be back soon; the lease says when it is too late
