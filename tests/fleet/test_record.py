@@ -93,6 +93,10 @@ def test_a_fleet_under_another_path_is_not_made_another_one_under_its_watcher(st
     document.write_text(json.dumps({**content, "spec": {**content["spec"], "fleet_dir": "/mounted/fleet"}}))
     with stage.place.held(lambda _reason: None), pytest.raises(UserError, match="recorded in /mounted/fleet"):
         stage.submit()
+    with pytest.raises(
+        UserError, match="and its jobs work there"
+    ):  # nor is a unit run in a place that somebody wrote in
+        stage.place.unit("a")
     assert stage.submit().id != content["id"]
 
 

@@ -202,12 +202,14 @@ class FleetDir:
         return self.folder.replace(DOCUMENT, data, over) is not None
 
     def unit(self, name: str) -> Unit:
-        """The unit of that name.
+        """The unit of that name, which works in this directory.
 
         Raises:
-            UserError: there is none.
+            UserError: there is none, or the fleet was recorded in another place.
         """
-        unit = next((unit for unit in self.fleet().units() if unit.name == name), None)
+        fleet = self.fleet()
+        self.check_place(fleet)
+        unit = next((unit for unit in fleet.units() if unit.name == name), None)
         if unit is None:
             raise UserError(f"no unit {name!r} in this fleet", where=self.location)
         return unit
