@@ -40,6 +40,9 @@ def test_every_node_of_a_cluster_is_asked_before_anything_runs(
     assert found.engines
     with cluster(run) as resources:
         assert resources["CPU"] == 4
+    monkeypatch.setattr(nodes, "_asked", set())
+    assert nodes.newcomers(run) == []
+    assert len(nodes._asked) == 1, "it was asked, as if it had just joined"
 
     here = nodes.facts_here(run)
     newer = replace(here, engine=Versions("3.12.1", {"vllm": "0.33.0"}))
