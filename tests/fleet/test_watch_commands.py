@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from typing_extensions import override
 
 from proctor.cli.app import app
-from proctor.fleet import examined, jobs, loop, words
+from proctor.fleet import examined, jobs, loop, notify, words
 from proctor.fleet.jobs import Order, Sighting, UnreachableError
 from proctor.fleet.notes import Notes
 from proctor.fleet.view import Job, JobState
@@ -191,4 +191,16 @@ def test_an_interrupted_watcher_leaves_its_jobs_running_and_says_so(
     assert [job.state for job in cluster.jobs.values()] == [JobState.PENDING, JobState.PENDING]
     assert not cluster.stopped
     assert stage.kinds()[-1] == words.WATCHER_STOPPED
+    assert not stage.place.watched
+
+
+def test_ctrl_c_twice_is_no_more_than_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(_notifier: notify.Notifier, _seconds: float) -> notify.Told:
+        raise KeyboardInterrupt
+
+    take(monkeypatch, cluster := InterruptedCluster())
+    monkeypatch.setattr(notify.Notifier, "close", again)
+    result = fleet("watch", stage.file)
+    assert (result.exit_code, "jobs that run go on" in result.stdout) == (130, True)
+    assert not cluster.stopped
     assert not stage.place.watched
