@@ -11,7 +11,7 @@ addresses                              cells as runs, for what puts runs beside 
 observe, view, decide, act, loop       the watcher: what is seen, what follows from it, what is done
 current, progress, others              what it sees: the record as it grows, rows of units, GPUs of others
 book, silence                          what it remembers
-jobs, unit                             Ray's job server; what a job does
+jobs, limited, unit                    Ray's job server; what a job does
 notify, webhook, telling, exported     who is told: a webhook, Prometheus
 examined                               what `proctor doctor` looks at
 """

@@ -14,6 +14,7 @@ from proctor.doctor.services import look_at_metrics
 from proctor.fleet.cells import expand
 from proctor.fleet.finding import SEEN_ONCE, find
 from proctor.fleet.folder import base_of
+from proctor.fleet.limited import Limited
 from proctor.fleet.webhook import Webhook
 from proctor.rows import UserError
 from proctor.spec import Checkpoint, RunSpec
@@ -45,7 +46,8 @@ def check_ray(fleet: FleetSpec) -> None:
     """
     here = metadata.version("ray")
     try:
-        there = ray_of_dashboard(fleet.cluster.address, _ASK_SECONDS)
+        address = fleet.cluster.address
+        there = Limited("proctor-fleet-ray").call(lambda: ray_of_dashboard(address, _ASK_SECONDS), 2 * _ASK_SECONDS)
     except (OSError, ValueError):
         return
     if there != here and fleet.cluster.python is None:

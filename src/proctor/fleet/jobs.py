@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
+from proctor.fleet.limited import Limited
 from proctor.fleet.view import Job, JobState
 from proctor.rows import UserError, told
 from proctor.rows.text import line_of
 
 _T = TypeVar("_T")
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 30.0
+"""Limits of a request, the second one for each piece of its answer."""
+_CALL_SECONDS = 120.0
+"""Most seconds of a call, which is up to three requests."""
 _STATUS = re.compile(r"Request failed with status code (\d+)")
 _TWICE = "already exists"
 _NEVER_STARTED = frozenset(
@@ -111,6 +115,7 @@ class RayJobs:
             )
         self._address = address.rstrip("/")
         self._made: Any = None
+        self._limited = Limited("proctor-fleet-cluster")
 
     def look(self) -> Sighting:
         """See `Cluster.look`."""
@@ -163,7 +168,7 @@ class RayJobs:
             UnreachableError, TwiceError, RefusedError: see there.
         """
         try:
-            return ask()
+            return self._limited.call(ask, _CALL_SECONDS)
         except RuntimeError as error:
             text = str(error)
             if _TWICE in text:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 import urllib.request
 from email.message import Message
 from http.client import HTTPException
-from queue import Empty, SimpleQueue
 from typing import NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from proctor.engines.http_server import NoRedirects
+from proctor.fleet.limited import Limited
 from proctor.rows import UserError
 
 _MOST_LEFT = 4
@@ -53,7 +52,7 @@ class Webhook:
         self._url, self._seconds = _url_of(name), seconds
         # A redirected POST would become a GET, and be lost without a word.
         self._opener = urllib.request.build_opener(NoRedirects)
-        self._left: list[threading.Thread] = []
+        self._limited = Limited("proctor-notify-post", _MOST_LEFT)
 
     def post(self, text: str, seconds: float | None = None) -> Reply:
         """Sends ``{"text": text}``.
@@ -63,21 +62,10 @@ class Webhook:
             seconds: most time for this try, if that is less than the usual one.
         """
         limit = self._seconds if seconds is None else min(self._seconds, seconds)
-        self._left = [thread for thread in self._left if thread.is_alive()]
-        if len(self._left) >= _MOST_LEFT:
-            return Reply(ok=False, trouble=f"{len(self._left)} earlier tries still hang")
-        # In a thread that is left to itself when its time is over: a socket's own limit begins anew with every byte,
-        # and the look-up of a name has none.
-        replies: SimpleQueue[Reply] = SimpleQueue()
-        thread = threading.Thread(
-            target=lambda: replies.put(self._send(text, limit)), name="proctor-notify-post", daemon=True
-        )
-        thread.start()
         try:
-            return replies.get(timeout=limit)
-        except Empty:
-            self._left.append(thread)
-            return Reply(ok=False, trouble=f"no reply within {limit:g} s")
+            return self._limited.call(lambda: self._send(text, limit), limit)
+        except TimeoutError as error:
+            return Reply(ok=False, trouble=str(error))
 
     def _send(self, text: str, limit: float) -> Reply:
         body, headers = msgspec.json.encode({"text": text}), {"Content-Type": "application/json"}
