@@ -96,8 +96,9 @@ def neighbours(table: RowTable, query: Query, row_id: int, checkpoint: str) -> N
         UserError: as `page`.
     """
     key = sort_key(query.sort, table.columns)
-    sql = f"select {key}, {TIES} from records where row_id = ? and checkpoint = ? order by 4, 5 limit 1"
-    found = table.ask(sql, [row_id, checkpoint])
+    held = table.holding([row_id])
+    sql = f"select {key}, {TIES} from records where row_id = ? and checkpoint = ? and {held.sql} order by 4, 5 limit 1"
+    found = table.ask(sql, [row_id, checkpoint, *held.parameters])
     if not found:
         return Neighbours(None, None)
     here = Cursor(query.sort.column, *found[0])
@@ -128,9 +129,11 @@ def _beyond(table: RowTable, query: Query, key: str, at: Cursor, backwards: bool
     if at.value is None:
         rest = f"{key} is null and {ties}"
         return Condition(f"{key} is not null or ({rest})" if backwards else rest, at.ties)
-    beyond = f"{key} {'<' if query.sort.descending != backwards else '>'} ?"
-    nulls = "" if backwards else f" or {key} is null"
-    return Condition(f"{beyond} or ({key} = ? and {ties}){nulls}", [at.value, at.value, *at.ties])
+    sign = "<" if query.sort.descending != backwards else ">"
+    rest = f"{key} {sign} ? or ({key} = ? and {ties})"
+    if query.sort.column == "row_id":  # never null; said once more, in a way that lets whole parts be skipped
+        return Condition(f"row_id {sign}= ? and ({rest})", [at.value, at.value, at.value, *at.ties])
+    return Condition(rest if backwards else f"{rest} or {key} is null", [at.value, at.value, *at.ties])
 
 
 def _check_value(table: RowTable, at: Cursor) -> None:
@@ -159,7 +162,10 @@ def _cells(table: RowTable, shown: Sequence[Column], keys: Sequence[Cursor]) -> 
     ids = sorted({cursor.row_id for cursor in keys})
     marks = ", ".join("?" for _ in ids)
     cells = ", ".join(_cell(column) for column in shown)
-    rows = table.ask(f"select {TIES}, {cells} from records where row_id in ({marks})", ids)
+    parts = sorted({cursor.part for cursor in keys})
+    held = ", ".join("?" for _ in parts)
+    sql = f'select {TIES}, {cells} from records where "{PART}" in ({held}) and row_id in ({marks})'
+    rows = table.ask(sql, [*parts, *ids])
     by_key = {row[:4]: dict(zip([column.name for column in shown], row[4:], strict=True)) for row in rows}
     return [by_key[key] for key in (tuple(cursor.ties) for cursor in keys) if key in by_key]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +19,13 @@ from proctor.results.parts import is_damage, parts_of
 from proctor.rows import UserError
 from proctor.rows.text import line_of
 from proctor.storage.folder import LocalFolder
-from proctor.view.browse.filters import Columns
+from proctor.view.browse.filters import Columns, Condition
 
 PART, PLACE = "proctor part", "proctor place"
 """Columns of the view beside those of the records: the file of a record, and its number in it."""
 _NEEDED = {"row_id": "BIGINT", "checkpoint": "VARCHAR"}
 _KEYLESS = "select count(*) from records where row_id is null or checkpoint is null"
+_RANGE = re.compile(r"-(\d{10,19})-(\d{10,19})-[0-9a-f]{16}\.(?:tombstone\.)?parquet$")
 _MEMORY = "300MB"
 _SPILL = "20GB"
 
@@ -56,6 +58,12 @@ class RowTable:
         """
         with self.told(), self.connection.cursor() as cursor:
             return cursor.execute(sql, list(parameters)).fetchall()
+
+    def holding(self, row_ids: Sequence[int]) -> Condition:
+        """The parts that may hold some rows, by their names, which tell the first and the last id in each."""
+        names = [part for part in self.parts if _may_hold(part, row_ids)]
+        marks = ", ".join("?" for _ in names)
+        return Condition(f'"{PART}" in ({marks})' if names else "false", names)
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -159,6 +167,11 @@ def _lay(base: duckdb.DuckDBPyConnection, paths: list[Path], scratch: str, *, al
         f'create view records as select * replace (parse_filename("{PART}") as "{PART}"), file_row_number as "{PLACE}" '
         f"from read_parquet([{files}], union_by_name = {str(not alike).lower()}, filename = '{PART}')"
     )
+
+
+def _may_hold(part: str, row_ids: Sequence[int]) -> bool:
+    found = _RANGE.search(part)
+    return found is None or any(int(found[1]) <= row_id <= int(found[2]) for row_id in row_ids)
 
 
 def _text(value: str) -> str:
