@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from proctor.engines import EngineConfig, SwapRefused
+from proctor.engines import EngineConfig, SwapRefused, sequence_check
 from proctor.engines.capabilities import capabilities
 from proctor.engines.surroundings import Site
 from proctor.engines.vllm import VllmEngine
 from proctor.engines.vllm_arguments import engine_arguments
 from proctor.engines.vllm_swap import check_ready, replace_weights
 from proctor.engines.vllm_worker import EXTENSION, SwapExtension
+from proctor.rows import UserError
 from tests.engines.fake_vllm import vllm_site, write_vllm
 
 CONFIG = EngineConfig("vllm", "nowhere")
@@ -131,3 +132,15 @@ def test_a_version_that_cannot_reload_is_told(tmp_path: Path) -> None:
     able = capabilities(CONFIG, {}, vllm_site(write_vllm(tmp_path)))
     assert (able.swap, able.why_no_swap) == (False, "this vLLM cannot reload weights")
     assert capabilities(CONFIG, {}, Site()).why_no_swap == "vLLM is not installed"
+
+
+def test_before_a_run_the_engines_own_environment_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Proctor's own has no vLLM, as a rule."""
+    home = write_vllm(tmp_path, v1__worker__gpu_worker="class Worker:\n    def reload_weights(self): ...\n")
+    installed = {"/its/own/python": vllm_site(home)}
+    monkeypatch.setattr(sequence_check, "look", lambda _, python=None: installed.get(python, Site()))
+    configs = {name: EngineConfig("vllm", str(tmp_path / name)) for name in ("one", "two")}
+    with pytest.raises(UserError, match="takes over no other checkpoint: vLLM is not installed"):
+        sequence_check.check_sequence(configs)
+    with pytest.raises(UserError, match="cannot follow one in the same engine"):  # there are no files
+        sequence_check.check_sequence(configs, {}, "/its/own/python")

@@ -105,4 +105,4 @@ class Exam:
         for config in configs.values():
             preflight(config, python, env)
         if self.spec.engine.mode == "sequential":
-            check_sequence(configs, env)
+            check_sequence(configs, env, python)
