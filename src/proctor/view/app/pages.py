@@ -34,6 +34,8 @@ from proctor.view.gather import gather
 MOST_RUNS = 200
 MOST_EVENTS = 200
 MOST_WAYS = 24
+_SHORT = ("checkpoint", "sample_id", "error_kind", "finish_reason", "engine")
+"""Columns of texts that are a word or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def rows_page(table: RowTable, address: Address, given: QueryParams) -> dict[str
     return {
         "columns": [name for name in dict.fromkeys(["row_id", "checkpoint", *columns]) if name in known],
         "known": known,
+        "long": [name for name, column in known.items() if column.kind == "text" and name not in _SHORT],
         "names": [(name, column.kind) for name in table.columns.names if (column := table.columns.get(name))],
         "kinds": list(ErrorKind),
         "page": found,
@@ -145,7 +148,8 @@ def _ways_on(table: RowTable, address: Address, wrong: UserError | None) -> list
     text = address.query.filter
     if not isinstance(wrong, FilterError) or wrong.end < len(text):
         return []
-    values = {"error_kind": list(ErrorKind), "checkpoint": sorted({checkpoint_of(part) for part in table.parts})}
+    checkpoints = sorted({checkpoint_of(part) for part in table.parts})
+    values: dict[str, Sequence[str]] = {"error_kind": list(ErrorKind), "checkpoint": checkpoints}
     found = complete(text, table.columns, values)[:MOST_WAYS]
     return [(one.text, address.with_filter(text[: one.start] + one.text)) for one in found]
 

@@ -32,7 +32,7 @@ class Shown:
 
     Attributes:
         messages: the prompt as sent; one without a role where it is not understood, none where there is none.
-        target: pretty-printed if it is JSON.
+        target: a line for each of its parts if it is a JSON object.
         scores: the task's own columns: what was parsed, and how it was marked.
         facts: the rest.
         images: how many images the row has, as far as the record tells.
@@ -57,7 +57,7 @@ def shown(record: dict[str, Any]) -> Shown:
     return Shown(
         record=record,
         messages=messages,
-        target=_pretty(_text(record.get("target"))),
+        target=_lines(_text(record.get("target"))),
         scores=own,
         facts=[(name, value) for name, value in rest if value is not None],
         images=max(0, min(MOST_IMAGES, images if isinstance(images, int) else slots)),
@@ -97,11 +97,13 @@ def _messages(prompt: str | None) -> tuple[list[Message], int]:
     return messages, count
 
 
-def _pretty(target: str | None) -> str | None:
+def _lines(target: str | None) -> str | None:
     if target is None:
         return None
     try:
         value = json.loads(target)
-        return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+        if isinstance(value, dict):
+            return "\n".join(f"{name}: {json.dumps(part, ensure_ascii=False)}" for name, part in value.items())
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
         return target

@@ -48,6 +48,7 @@ class Site:
         self.shelf, self.images = Shelf(), images
         self._templates = environment(_FOLDER)
         self._templates.filters |= {"cell": cell, "tone": tone, "whole_text": whole_text}
+        self._icon = (_FOLDER / "icon.svg").read_text("utf-8")
         self._style = "".join((folder / name).read_text("utf-8") for folder, name in _STYLES)
 
     def run(self, address: Address) -> RunDir:
@@ -116,6 +117,10 @@ class Site:
         """The style sheet."""
         return Response(self._style, media_type="text/css; charset=utf-8")
 
+    def icon(self, _request: Request) -> Response:
+        """The sign in a tab."""
+        return Response(self._icon, media_type="image/svg+xml")
+
     def failed(self, _request: Request, error: Exception) -> Response:
         """What a person sees when a page cannot be."""
         line = str(error) if isinstance(error, ProctorError) else told(error)
@@ -173,6 +178,7 @@ def make_site(opened: Sequence[Opened], door: Door, *, images: bool = True) -> A
         "/image": site.image,
         "/export": site.export,
         "/style.css": site.style,
+        "/icon.svg": site.icon,
     }
     app = Starlette(
         routes=[Route(path, answer) for path, answer in answers.items()],
