@@ -17,6 +17,9 @@ from proctor.rows import UserError
 from proctor.runner.exam import Exam
 from proctor.runner.outcome import RunOutcome
 from proctor.spec import RunSpec, build_spec
+from tests.engines.conftest import vllm_python
+
+__all__ = ["vllm_python"]  # fixture
 
 pytestmark = [pytest.mark.slow, pytest.mark.model]
 ROWS = 24
@@ -81,6 +84,33 @@ def test_checkpoints_in_sequence_answer_as_engines_of_their_own(tmp_path: Path, 
     assert len({tuple(value) for value in by_checkpoint.values()}) == 2, (
         "the checkpoints have to differ to show anything"
     )
+
+
+@pytest.mark.ray
+@pytest.mark.vllm
+@pytest.mark.usefixtures("local_ray")
+@pytest.mark.timeout(900)
+def test_vllm_takes_over_a_checkpoint_in_a_run(tmp_path: Path, models: list[Path], vllm_python: Path) -> None:
+    """The second checkpoint is the first under another name, so that one start is enough to prove the swap to it.
+
+    That other weights are taken over, to the last bit, is shown where engines are.
+    """
+    first, again = models[-1], Path(shutil.copytree(models[-1], tmp_path / "again"))
+    vllm: dict[str, Any] = {
+        "kind": "vllm",
+        "python": str(vllm_python),
+        "dtype": "float32",
+        "max_model_len": 512,
+        "options": {"kv_cache_memory_bytes": 2**25},
+    }
+    outcome = run(spec_of(tmp_path, [first, again], "run", mode="sequential", **vllm))
+    assert outcome.exit_code == 0, outcome.reasons
+    told = {event.kind: event.message for event in outcome.run.events()}
+    assert told["engine.swapped"].startswith(f"{again}: proven by its fingerprint")
+    assert not told.keys() & {"engine.swap_skipped", "engine.swap_failed", "engine.unsteady", "engine.restarted"}
+    texts = {key: value[0] for key, value in records(outcome).items()}
+    assert len(texts) == 2 * ROWS
+    assert all(texts[again.name, row] == texts[first.name, row] != "" for row in range(ROWS))
 
 
 def test_another_architecture_is_found_before_the_run(tmp_path: Path, models: list[Path]) -> None:
