@@ -208,7 +208,7 @@ class _Drill:
         self._say("ending the second node")
         self._nodes.end_second()
         self._await(words.UNIT_ENDED, max(2, self._cells // 3), seconds)
-        wait_for(self._both_again, "the cells that hang and wait are at work again", seconds)
+        wait_for(self._both_again, "the cells that hang and wait are tried again", seconds)
         self._say("ending the head")
         self._nodes.end()
         self._await(words.CLUSTER_LOST, 1, seconds)
@@ -216,8 +216,8 @@ class _Drill:
         self._nodes.start_second()
 
     def _both_again(self) -> bool:
-        started = {event.data["unit"] for event in self._fleet.events() if _is_second(event)}
-        return {"hung", "stuck"} <= started or self._watcher.poll() is not None
+        again = {event.data["unit"] for event in self._fleet.events() if _is_second(event)}
+        return {"hung", "stuck"} <= again or self._watcher.poll() is not None
 
     def _watch(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         command = [*_PROCTOR, "watch", str(self._file)]
@@ -255,7 +255,7 @@ class _Drill:
 
 
 def _is_second(event: Event) -> bool:
-    return event.kind == words.UNIT_STARTED and event.data["attempt"] != 1
+    return event.kind == words.UNIT_ADMITTED and event.data["attempt"] != 1
 
 
 _PROCTOR = [str(BIN / "proctor"), "fleet"]

@@ -192,8 +192,8 @@ def test_a_short_soak_accounts_for_every_row(tmp_path: Path) -> None:
     ledger = written["ledger"]
     assert ledger["expected"] == 1000 == ledger["answered"] + sum(ledger["errors"].values())
     assert (ledger["unanswered"], ledger["missing"], ledger["duplicate"], ledger["unexpected"]) == ({}, 0, 0, 0)
-    assert {"prepare.crashed", "infer.crashed", "infer.stalled", "read.corrupt", "read.missing"} <= ledger[
-        "errors"
-    ].keys()
+    assert {"prepare.crashed", "read.corrupt", "read.missing"} <= ledger["errors"].keys()
+    # A row that breaks its engine ends with the kind of that death, which may be that of a strike.
+    assert {"infer.crashed", "infer.stalled"} & ledger["errors"].keys()
     assert sum(kind["hit"] for kind in written["chaos"]) >= 3
     assert (written["orphans"], written["failures"], written["passed"]) == (0, [], True)
