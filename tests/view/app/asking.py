@@ -7,8 +7,8 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
+from proctor.view.app.browser import make_site
 from proctor.view.app.guard import Door
-from proctor.view.app.site import make_site
 from proctor.view.browse.places import open_places
 
 _HOST = "127.0.0.1:7777"

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from proctor.storage import objects
 from proctor.storage.connect import Connection
+from proctor.view.app.browser import make_site
 from proctor.view.app.guard import Door
-from proctor.view.app.site import make_site
 from proctor.view.browse.places import open_places
 from tests.view.app.asking import ask, links
 from tests.view.helpers import make_run

@@ -8,6 +8,7 @@ other address a token is needed besides.
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 import socket
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PARAMETER = "token"
+_PLAIN_PATH = re.compile(r"/[a-z]*(/[a-z]+)*")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 """Names of this machine that no other can reach."""
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; "
+    "connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -133,7 +136,7 @@ def _said(status: int, line: str, **headers: str) -> Response:
 
 def _own_path(scope: Scope) -> str:
     path = str(scope["path"])
-    return path if path in ("/", "/run", "/rows", "/row") else "/"
+    return path if _PLAIN_PATH.fullmatch(path) else "/"
 
 
 def _is_embedded(headers: Headers) -> bool:

@@ -11,8 +11,8 @@ import uvicorn
 
 from proctor.rows import UserError
 from proctor.storage.folder import Place
+from proctor.view.app.browser import make_site
 from proctor.view.app.guard import LOOPBACK, Door
-from proctor.view.app.site import make_site
 from proctor.view.browse.places import open_places
 
 PORT = 8470

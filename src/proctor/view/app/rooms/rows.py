@@ -1,99 +1,93 @@
-"""What the pages show, gathered before a line of HTML is written."""
+"""Rows of a run, one of them, its images, and rows as a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
 from proctor.results import RunDir
 from proctor.results.parts import checkpoint_of
 from proctor.rows import ErrorKind, UserError
-from proctor.runner.status import read_status
-from proctor.view.app.links import Address
+from proctor.view.app.links import Address, number
 from proctor.view.app.shown import shown, unasked
-from proctor.view.browse.filters import FilterError, complete, value_text
-from proctor.view.browse.places import Found, Opened, Survey, survey
+from proctor.view.app.site import Answer, Site
+from proctor.view.browse.filters import FilterError, complete
 from proctor.view.browse.rows import (
+    EXPORTS,
     Cursor,
     Neighbours,
     Page,
     RowTable,
     attempts_of,
     count,
+    export_rows,
     neighbours,
     page,
     records_of,
 )
-from proctor.view.browse.runs import RunLine, ledgers_of, run_line
-from proctor.view.gather import gather
 
-MOST_RUNS = 200
-MOST_EVENTS = 200
 MOST_WAYS = 24
+_PIECE = 1 << 20
 _SHORT = ("checkpoint", "sample_id", "error_kind", "finish_reason", "engine")
 """Columns of texts that are a word or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
-    """An opened directory as the list shows it.
+def answers(site: Site) -> dict[str, Answer]:
+    """What this room answers."""
 
-    Attributes:
-        runs: each with its address and what is known of it.
-        others: what lies there besides, to be looked at with other commands.
-        left_out: how many runs more there are.
-    """
+    def rows(request: Request) -> Response:
+        address = Address.of(request.query_params)
+        with site.shelf.table(site.run(address)) as table:
+            context = rows_page(table, address, request.query_params)
+        return site.page("rows.html.j2", 400 if context["wrong"] else 200, address=address, **context)
 
-    name: str
-    location: str
-    runs: list[tuple[Found, Address, RunLine]]
-    others: list[Found]
-    left_out: int
-    survey: Survey
+    def row(request: Request) -> Response:
+        address, given = Address.of(request.query_params), request.query_params
+        run = site.run(address)
+        with site.shelf.table(run) as table:
+            context = row_page(run, table, address, number(given, "row"), given.get("checkpoint") or None)
+        return site.page("row.html.j2", 200 if context["records"] else 404, address=address, **context)
 
+    def image(request: Request) -> Response:
+        address, given = Address.of(request.query_params), request.query_params
+        data = site.images.jpeg(site.run(address), number(given, "row"), number(given, "n", 0))
+        return Response(data, media_type="image/jpeg")
 
-def runs_page(opened: Sequence[Opened]) -> list[Directory]:
-    """The list of runs."""
-    return [_directory(one) for one in opened]
+    def export(request: Request) -> Response:
+        address, form = Address.of(request.query_params), request.query_params.get("form", "")
+        with site.shelf.table(site.run(address)) as table:
+            return _file(table, address, form)
 
-
-def _directory(opened: Opened) -> Directory:
-    seen = survey(opened)
-    runs = [found for found in seen.found if found.kind == "run"]
-    with ThreadPoolExecutor(opened.folder.concurrency) as pool:
-        read = list(pool.map(lambda found: _line(opened, found), runs[:MOST_RUNS]))
-    lines = [(found, Address(opened.name, found.path), line) for found, line in zip(runs, read, strict=False)]
-    others = [found for found in seen.found if found.kind != "run"]
-    return Directory(opened.name, opened.folder.location, lines, others, max(0, len(runs) - MOST_RUNS), seen)
+    return {"/rows": rows, "/row": row, "/image": image, "/export": export}
 
 
-def _line(opened: Opened, found: Found) -> RunLine:
-    try:
-        return run_line(opened.below(found.path))
-    except UserError as error:  # it has become a link since it was found
-        return RunLine(problem=str(error))
+def _file(table: RowTable, address: Address, form: str) -> Response:
+    kind = next((known for known in EXPORTS if known == form), None)
+    if kind is None:
+        raise UserError(f"no such format: {form[:40]!r}", fix=f"one of {', '.join(EXPORTS)}")
+    file = _nameless(export_rows(table, address.query, kind))
+    size = str(os.fstat(file.fileno()).st_size)
+    headers = {"Content-Disposition": f'attachment; filename="rows{EXPORTS[kind].suffix}"', "Content-Length": size}
+    return StreamingResponse(_pieces(file), headers=headers, media_type=EXPORTS[kind].media_type)
 
 
-def run_page(run: RunDir) -> dict[str, Any]:
-    """A run.
+def _nameless(path: Path) -> BinaryIO:
+    """The file, open, and without a name already: its space is free as soon as nobody reads it any more."""
+    file = path.open("rb")
+    path.unlink()
+    return file
 
-    Raises:
-        UserError: a file of it is damaged, so much as Proctor itself looks at it; else one of `DAMAGE`.
-        OSError: storage failed.
-    """
-    ledgers_of(run)  # its types are checked here, and nowhere else
-    view, status, events = gather(run, rows=False), read_status(run), run.events()
-    return {
-        "view": view,
-        "status": status,
-        "faults": [(fault, f"error.kind = {value_text(fault.kind)}") for fault in view.faults],
-        "events": events[-MOST_EVENTS:],
-        "events_left_out": max(0, len(events) - MOST_EVENTS),
-    }
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE):
+            yield piece
 
 
 def rows_page(table: RowTable, address: Address, given: QueryParams) -> dict[str, Any]:

@@ -1,0 +1,8 @@
+"""The rooms of the browser: each answers some addresses, and knows nothing of the others."""
+
+from __future__ import annotations
+
+from proctor.view.app.rooms import assets, rows, runs
+
+ROOMS = (runs, rows, assets)
+"""Each has ``answers(site)``: what it answers, by path."""
