@@ -79,7 +79,8 @@ soak: setup
 	$(BIN)/python -m benchmarks.soak $(if $(ROWS),--rows $(ROWS)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 drill: setup
-	$(BIN)/python -m benchmarks.fleet $(if $(CELLS),--cells $(CELLS)) $(if $(MINUTES),--minutes $(MINUTES))
+	$(BIN)/python -m benchmarks.fleet $(if $(CELLS),--cells $(CELLS)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(ENGINE),--engine $(ENGINE)) $(if $(KEEP),--keep $(KEEP))
 
 docs: setup
 	$(BIN)/mkdocs serve

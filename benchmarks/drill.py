@@ -8,7 +8,6 @@ started again.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -21,20 +20,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import psutil
-import yaml
 
+from benchmarks.drill_cells import EACH, HUNG, ROWS, STUCK, EngineKind, answers_of, write_drill
 from benchmarks.nodes import BIN, ENVIRONMENT, Nodes, wait_for
 from proctor.fleet import words
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.jobs import Order, RayJobs
 from proctor.fleet.observe import submission_of
 from proctor.rows import Event
-
-ROWS = 4
-EACH = 6
 
 
 @dataclass
@@ -46,6 +42,8 @@ class Seen:
         twice: units that had two drivers at the same time.
         unasked: drivers of units that were not admitted then.
         drivers: every unit and attempt that had a driver.
+        looks: how often.
+        load: mean of the system's load average over the last minute.
     """
 
     most: int = 0
@@ -53,6 +51,7 @@ class Seen:
     unasked: set[str] = field(default_factory=set)
     drivers: set[tuple[str, int]] = field(default_factory=set)
     looks: int = 0
+    load: float = 0.0
 
 
 def drivers_of(fleet: str) -> dict[int, tuple[str, int]]:
@@ -80,6 +79,7 @@ def looking(place: FleetDir) -> Iterator[Seen]:
             _stop_the_first(drivers, seen)
             admitted = admitted_now(place.events())
             seen.looks += 1
+            seen.load += (os.getloadavg()[0] - seen.load) / seen.looks
             seen.most = max(seen.most, len(drivers))
             seen.drivers |= set(drivers.values())
             units = Counter(unit for unit, _ in drivers.values())
@@ -98,7 +98,7 @@ def looking(place: FleetDir) -> Iterator[Seen]:
 def _stop_the_first(drivers: dict[int, tuple[str, int]], seen: Seen) -> None:
     """Stops the first driver of the cell that is to hang: it lives, it holds its lease, and nothing moves it."""
     for pid, driver in drivers.items():
-        if driver == ("hung", 1) and driver not in seen.drivers:
+        if driver == (HUNG, 1) and driver not in seen.drivers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
 
@@ -138,46 +138,64 @@ class Drilled:
         seen: see there.
         gpus: most GPUs that were admitted at the same time.
         complete: cells of which every row has its answer.
+        differing: checkpoints whose cells did not all give the same answers.
         events: what happened, by kind.
         interrupted: attempts that the cluster ended.
+        hung, stuck: what ended the attempts of these two that were gone.
+        reap_after: seconds without progress after which a job was stopped.
     """
 
+    engine: EngineKind
     exit_code: int
     cells: int
     seconds: float
     seen: Seen
     gpus: float
     complete: int
+    differing: list[str]
     events: dict[str, int]
     interrupted: int
     hung: list[str]
     stuck: list[str]
+    reap_after: float
 
 
-def drill(cells: int, say: Callable[[str], None] = print, seconds: float = 3600.0) -> Drilled:
+def drill(
+    cells: int,
+    engine: EngineKind,
+    say: Callable[[str], None] = print,
+    seconds: float = 3600.0,
+    place: Path | None = None,
+) -> Drilled:
     """Runs a fleet of `cells` through everything. See the module.
+
+    Args:
+        cells: how many, at least three.
+        engine: what answers in them.
+        say: is told what is about to happen.
+        seconds: most of them for the whole drill.
+        place: an empty directory with a short path, for everything that is written, which is kept; default: one of its
+            own, which is not.
 
     Raises:
         TimeoutError: something took far too long.
     """
-    place = Path(tempfile.mkdtemp(prefix="drill-", dir="/tmp"))
-    nodes = Nodes(place)
-    try:
+    with contextlib.ExitStack() as stack:
+        if place is None:
+            place = Path(tempfile.mkdtemp(prefix="drill-", dir="/tmp"))
+            stack.callback(shutil.rmtree, place, ignore_errors=True)
+        nodes = Nodes(place)
+        stack.callback(nodes.close)
         nodes.start_head()
         nodes.start_second()
-        return _Drill(place, nodes, cells, say).run(seconds)
-    finally:
-        nodes.close()
-        shutil.rmtree(place, ignore_errors=True)
+        return _Drill(place, nodes, cells, engine, say).run(seconds)
 
 
 class _Drill:
-    def __init__(self, place: Path, nodes: Nodes, cells: int, say: Callable[[str], None]) -> None:
-        self._file, self._nodes, self._cells, self._say = place / "fleet.yaml", nodes, cells, say
+    def __init__(self, place: Path, nodes: Nodes, cells: int, engine: EngineKind, say: Callable[[str], None]) -> None:
+        self._nodes, self._cells, self._engine, self._say = nodes, cells, engine, say
         self._log = (place / "watchers.log").open("ab")
-        rows = [{"key": f"k{n}", "question": "?", "target": f"answer {n}"} for n in range(ROWS)]
-        (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        self._file.write_text(yaml.safe_dump(fleet_of(cells, nodes.address)))
+        self._file = write_drill(place, cells, nodes.address, engine)
         self._fleet = FleetDir(str(place / "fleet"))
 
     def run(self, seconds: float) -> Drilled:
@@ -185,7 +203,7 @@ class _Drill:
         subprocess.run(
             [*_PROCTOR, "submit", str(self._file), "--detach"], check=True, env=ENVIRONMENT, stdout=self._log
         )
-        stuck = submission_of(self._fleet.fleet(), "stuck", 1)
+        stuck = submission_of(self._fleet.fleet(), STUCK, 1)
         RayJobs(self._nodes.address).submit(Order(stuck, "true", {"a resource that no node has": 1.0}))
         self._watcher = self._watch(self._log)
         try:
@@ -217,7 +235,7 @@ class _Drill:
 
     def _both_again(self) -> bool:
         again = {event.data["unit"] for event in self._fleet.events() if _is_second(event)}
-        return {"hung", "stuck"} <= again or self._watcher.poll() is not None
+        return {HUNG, STUCK} <= again or self._watcher.poll() is not None
 
     def _watch(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         command = [*_PROCTOR, "watch", str(self._file)]
@@ -230,28 +248,40 @@ class _Drill:
         return Counter(event.kind for event in self._fleet.events())
 
     def _drilled(self, code: int, seconds: float, seen: Seen) -> Drilled:
-        events = self._fleet.events()
-        ledgers = [self._fleet.run(unit.name).read("reconciliation") for unit in self._fleet.fleet().units()]
+        fleet, events = self._fleet.fleet(), self._fleet.events()
+        ledgers = [self._fleet.run(unit.name).read("reconciliation") for unit in fleet.units()]
         whole = [found for found in ledgers if found is not None and found["complete"]]
-        balanced = [found["checkpoints"][0]["answered"] == ROWS for found in whole]
         gone = [event for event in events if event.kind == words.UNIT_GONE]
 
         def told(unit: str) -> list[str]:
             return [event.message for event in gone if event.data["unit"] == unit]
 
-        interrupted = sum(not event.data["counts"] for event in gone)
         return Drilled(
-            code,
-            self._cells,
-            seconds,
-            seen,
-            gpus_at_most(events),
-            sum(balanced),
-            dict(self._kinds()),
-            interrupted,
-            told("hung"),
-            told("stuck"),
+            engine=self._engine,
+            exit_code=code,
+            cells=self._cells,
+            seconds=seconds,
+            seen=seen,
+            gpus=gpus_at_most(events),
+            complete=sum(found["checkpoints"][0]["answered"] == ROWS for found in whole),
+            differing=differing(self._fleet),
+            events=dict(self._kinds()),
+            interrupted=sum(not event.data["counts"] for event in gone),
+            hung=told(HUNG),
+            stuck=told(STUCK),
+            reap_after=fleet.spec.reap_after,
         )
+
+
+def differing(place: FleetDir) -> list[str]:
+    """Paths of the checkpoints whose cells have not all given the same answers to every row."""
+    first: dict[str, dict[int, str]] = {}
+    found = set()
+    for unit in place.fleet().units():
+        path, answers = unit.spec.engine.checkpoints[0].path, answers_of(place.run(unit.name))
+        if first.setdefault(path, answers) != answers:
+            found.add(path)
+    return sorted(found)
 
 
 def _is_second(event: Event) -> bool:
@@ -259,32 +289,3 @@ def _is_second(event: Event) -> bool:
 
 
 _PROCTOR = [str(BIN / "proctor"), "fleet"]
-
-
-def fleet_of(cells: int, address: str) -> dict[str, Any]:
-    """The fleet of a drill: the cells ``hung`` and ``stuck``, and the others."""
-    names = ["hung", "stuck", *(f"step-{number}" for number in range(1, cells - 1))]
-    return {
-        "fleet_dir": "fleet",
-        "run": {
-            "source": {
-                "kind": "jsonl",
-                "path": "rows.jsonl",
-                "columns": {"sample_id": "key", "prompt": "question", "target": "target"},
-            },
-            "engine": {
-                "kind": "scripted",
-                "gpus_per_replica": EACH,
-                "cpus_per_replica": 0.5,
-            },
-            "task": {"kind": "exact"},
-            "stream": {"prepare_cpus": 0.1},
-            "limits": {"stall_seconds": 3600.0, "load_seconds": 300.0},
-        },
-        "matrix": {"checkpoints": names},
-        "cluster": {"address": address},
-        "reap_after": 100.0,
-        "pending_seconds": 70.0,
-        "stop_seconds": 20.0,
-        "max_attempts": 6,
-    }

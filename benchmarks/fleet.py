@@ -7,10 +7,12 @@ import json
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import RESULTS, machine, versions
-from benchmarks.drill import EACH, ROWS, Drilled, drill
+from benchmarks.drill import Drilled, drill
+from benchmarks.drill_cells import EACH, ENGINES, ROWS
 from benchmarks.nodes import GPUS
 
 
@@ -18,8 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.fleet", description=__doc__)
     parser.add_argument("--cells", type=int, default=80)
     parser.add_argument("--minutes", type=float, default=240.0)
+    parser.add_argument("--engine", choices=ENGINES, default="transformers", help="of the tiny model, or scripted")
+    parser.add_argument("--keep", type=Path, help="an empty directory with a short path for everything, which stays")
     arguments = parser.parse_args()
-    found = drill(arguments.cells, lambda text: print(text, flush=True), arguments.minutes * 60)
+
+    def say(text: str) -> None:
+        print(f"{datetime.now(UTC):%H:%M:%SZ} {text}", flush=True)
+
+    found = drill(arguments.cells, arguments.engine, say, arguments.minutes * 60, arguments.keep)
     faults = faults_of(found)
     RESULTS.mkdir(exist_ok=True)
     content = to_json(found, faults)
@@ -38,6 +46,7 @@ def faults_of(found: Drilled) -> list[str]:
         (found.exit_code == 0, f"the watcher ended with {found.exit_code}"),
         (found.complete == found.cells, f"{found.complete} of {found.cells} cells are complete"),
         (0 < seen.most <= most, f"{seen.most} drivers at the same time"),
+        (not found.differing, f"cells of one checkpoint gave different answers: {found.differing}"),
         (found.gpus <= GPUS, f"{found.gpus:g} GPUs admitted at the same time"),
         (not seen.twice, f"two drivers at the same time: {sorted(seen.twice)}"),
         (not seen.unasked, f"drivers of units that were not admitted: {sorted(seen.unasked)}"),
@@ -58,6 +67,12 @@ def to_json(found: Drilled, faults: list[str]) -> dict[str, Any]:
     return {**about, **asdict(found), "seen": seen, "faults": faults}
 
 
+_ANSWERED = {
+    "transformers": "answered by the tiny model's four checkpoints in turn, in transformers on CPUs",
+    "scripted": "answered by the scripted engine",
+}
+
+
 def to_markdown(found: Drilled, content: dict[str, Any]) -> str:
     """The page."""
     events = "\n".join(f"| `{kind}` | {count} |" for kind, count in sorted(found.events.items()))
@@ -66,20 +81,23 @@ def to_markdown(found: Drilled, content: dict[str, Any]) -> str:
 
 Written by `make drill`, never by hand. {content["date"]}, {content["machine"]}, Ray {content["versions"]["ray"]}.
 
-{found.cells} cells of {ROWS} rows of the scripted engine, {EACH} GPUs each, on a Ray head and a second node with
-{GPUS // 2} GPUs each that do not exist. One cell hung, the job of one never started, the watcher was killed and started
-again, the second node was ended, the head was killed and started again. {verdict}
+{found.cells} cells of {ROWS} rows, {_ANSWERED[found.engine]}, {EACH} GPUs each, on a Ray head and a second
+node with {GPUS // 2} GPUs each that do not exist. One cell hung, the job of one never started, the watcher was killed
+and started again, the second node was ended, the head was killed and started again. {verdict}
 
 | what | |
 | --- | ---: |
 | cells complete, each row answered once | {found.complete} of {found.cells} |
 | drivers at the same time, at most | {found.seen.most} |
+| checkpoints whose cells did not all give the same answers | {len(found.differing)} |
 | GPUs admitted at the same time, at most | {found.gpus:g} of {GPUS} |
 | units with two drivers at the same time | {len(found.seen.twice)} |
 | drivers of units that waited | {len(found.seen.unasked)} |
 | attempts that had a driver | {len(found.seen.drivers)} |
 | attempts that the cluster ended, and that do not count | {found.interrupted} |
+| seconds without progress after which a job was stopped | {found.reap_after:g} |
 | looks at the machine's processes | {found.seen.looks:,} |
+| load of the machine on average, others' work in it | {found.seen.load:.1f} |
 | minutes | {found.seconds / 60:.1f} |
 
 | event | how often |
