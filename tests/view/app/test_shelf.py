@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +16,10 @@ import pytest
 from proctor.results import RunDir
 from proctor.rows import UserError
 from proctor.view.app import serve
+from proctor.view.app import shelf as shelves
 from proctor.view.app.guard import Door
 from proctor.view.app.shelf import MOST_OPEN, Shelf
-from proctor.view.browse.rows import Query, count
+from proctor.view.browse.rows import Query, RowTable, count, open_rows
 
 
 def _put(root: Path, name: str, rows: int) -> RunDir:
@@ -60,6 +65,38 @@ def test_a_run_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "results")
     with shelf.table(run) as table:
         assert count(table, Query()) == 0
+    shelf.close()
+
+
+def test_a_run_that_takes_long_to_open_keeps_only_its_own_readers_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf()
+    large, small = _put(tmp_path / "large", "part-1.parquet", 2), _put(tmp_path / "small", "part-1.parquet", 3)
+    begun, go_on, openings = threading.Event(), threading.Event(), list[str]()
+
+    @contextmanager
+    def slow(run: RunDir) -> Iterator[RowTable]:
+        openings.append(run.location)
+        if run is large:
+            begun.set()
+            assert go_on.wait(60)
+        with open_rows(run) as table:
+            yield table
+
+    def total(run: RunDir) -> int:
+        with shelf.table(run) as table:
+            return table.total
+
+    monkeypatch.setattr(shelves, "open_rows", slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(total, large)
+        assert begun.wait(60)
+        second = pool.submit(total, large)
+        assert total(small) == 3  # while the large one is not open yet
+        go_on.set()
+        assert (first.result(60), second.result(60)) == (2, 2)
+    assert openings == [large.location, small.location]
     shelf.close()
 
 
