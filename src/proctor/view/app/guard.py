@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PARAMETER = "token"
-_PLAIN_PATH = re.compile(r"/[a-z]*(/[a-z]+)*")
+_PLAIN_PATH = re.compile(r"/|(/[a-z]+)+")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 """Names of this machine that no other can reach."""
 _HEADERS = {
