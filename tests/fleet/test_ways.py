@@ -27,6 +27,7 @@ from tests.fleet.test_standing import YES, command, make_cells
 FACTS = Facts(
     rate=Figure(10.0, "given"),
     start=Figure(100.0, "given"),
+    swap=Figure(5.0, "given"),
     beside=Figure(None, "?"),
     prepare=Figure(0.5, "given"),
     write=Figure(0.1, "given"),
@@ -57,12 +58,30 @@ def test_hours_follow_from_rows_rate_starts_and_gpus() -> None:
     assert (together.units, together.gpus, together.at_once, together.starts) == (2, 8.0, 1, 2)
     assert together.hours == pytest.approx(400 / 3600)
     assert together.cpu_hours == pytest.approx(2 * 1000 * (0.5 + 4 * 0.1) / 3600)
-    one = predicted("sequential", engine={"reference": "beside"})  # one start, 8 x 100 s
-    assert (one.units, one.starts, one.limit) == (1, 1, "the longest job")
-    assert one.hours == pytest.approx(900 / 3600)
+    one = predicted("sequential", engine={"reference": "beside"})  # one start, 8 x 100 s, and 7 swaps between them
+    assert (one.units, one.starts, one.swaps, one.limit) == (1, 1, 7, "the longest job")
+    assert one.hours == pytest.approx((100 + 7 * 5 + 800) / 3600)
     anew = predicted("sequential", lanes=4)  # no checkpoint is known yet: each is started once
-    assert (anew.units, anew.starts, anew.at_once) == (4, 8, 4)
+    assert (anew.units, anew.starts, anew.swaps, anew.at_once) == (4, 8, 0, 4)
     assert anew.hours == pytest.approx((2 * 100 + 200) / 3600)
+
+
+def test_swaps_wait_for_a_second_engine_that_starts_beside() -> None:
+    slow = predicted("sequential", replace(FACTS, start=Figure(130.0, "given")), engine={"reference": "beside"})
+    assert slow.hours == pytest.approx(
+        (130 + 7 * (5 + 30) + 800) / 3600
+    )  # it starts for 130 s, the first works for 100
+    formula = "1 jobs / 1 at once x (1 x 130 s + 7 x 5 s + 7 x 30 s behind a second engine + 1,000 x 8 / (1 x 10/s))"
+    assert slow.formula == formula
+    left = predicted("sequential", engine={"reference": "beside"}, done=6)
+    assert (left.starts, left.swaps, left.hours) == (1, 1, pytest.approx((100 + 5 + 200) / 3600))
+    unmeasured = predicted("sequential", replace(FACTS, swap=Figure(None, "?")), engine={"reference": "beside"})
+    assert unmeasured.hours == pytest.approx(900 / 3600)
+    assert "and 7 x swap that nobody has measured" in unmeasured.formula
+    told = reasons("jobs", [predicted(way, engine={"reference": "beside"}) for way in WAYS])
+    assert any(
+        text.startswith("sequential: 1 start of engines and 7 swaps to wait for instead of 8 starts") for text in told
+    )
 
 
 def test_limits_other_than_gpus() -> None:
@@ -150,6 +169,23 @@ def test_finished_cells_say_more_than_estimates(tmp_path: Path) -> None:
     assert (jobs.units, jobs.hours) == (2, pytest.approx(2.0 / 3600, rel=0.01))
     (place.run("a").root / "status.json").write_bytes(b"{")
     assert measure(place, place.fleet().units()).rate is None
+
+
+def test_the_seconds_of_a_swap_are_measured(tmp_path: Path) -> None:
+    fleet, place = fleet_of(tmp_path, way="sequential")
+    enter(place, fleet, fleet.matrix.checkpoints)
+    (unit,) = place.fleet().units()
+    make_cells(place, unit.name, dict.fromkeys("abc", YES), "complete")  # 12 rows in 2 s
+    now = time.time()
+    course = [
+        ("sweep.started", 1.9, None), ("engine.loaded", 1.5, 0.4), ("sweep.ended", 1.0, None),
+        ("sweep.started", 1.0, None), ("engine.swapped", 0.8, 0.2), ("sweep.ended", 0.0, None),
+    ]  # fmt: skip
+    for kind, ago, duration in course:
+        place.run(unit.name).append_event(Event(kind, time=now - ago, duration=duration))
+    found = measure(place, [unit])
+    assert (found.start, found.swap) == (0.4, 0.2)
+    assert (found.rate, found.beside) == (pytest.approx(12 / 1.3, rel=0.02), pytest.approx(0.1, abs=0.02))
 
 
 def test_a_described_cluster_gives_gpus_and_cpus(tmp_path: Path) -> None:

@@ -30,6 +30,10 @@ def plan(
     start: Annotated[
         float | None, typer.Option("--engine-start-seconds", min=0, help="Seconds of an engine's start, measured.")
     ] = None,
+    swap: Annotated[
+        float | None,
+        typer.Option("--engine-swap-seconds", min=0, help="Seconds that a swap of checkpoints takes, measured."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the cells of a fleet and what the three ways of running them take, without starting anything.
@@ -49,7 +53,7 @@ def plan(
         from proctor.capacity import load_cluster
 
         nodes = load_cluster(cluster)
-    found = plan_fleet(spec, FleetDir(spec.fleet_dir, storage_options(spec)), nodes, engine_rate, start)
+    found = plan_fleet(spec, FleetDir(spec.fleet_dir, storage_options(spec)), nodes, engine_rate, start, swap)
     if json:
         _lines(found)
     else:
@@ -111,19 +115,20 @@ def _show(found: FleetPlan, place: str) -> None:
 _FIGURES = {
     "rate": ("rate of an engine", "rows/s"),
     "start": ("start of an engine", "s"),
+    "swap": ("swap of checkpoints", "s"),
     "beside": ("a run beside its work", "s"),
     "prepare": ("reading and preparing", "CPU ms a row"),
     "write": ("marking and writing", "CPU ms a record"),
     "gpus": ("GPUs", ""),
     "cores": ("CPUs", ""),
 }
-_COLUMNS = ["way", "jobs", "GPUs each", "at once", "rounds", "starts", "CPU h", "hours", "GPU h", "limited by"]
+_COLUMNS = ["way", "jobs", "GPUs each", "at once", "rounds", "starts", "swaps", "CPU h", "hours", "GPU h", "limited by"]
 
 
 def _row(way: Prediction, chosen: str) -> tuple[object, ...]:
     name = f"{way.way} (chosen)" if way.way == chosen else way.way
     if way.impossible:
-        return (name, *["-"] * 8, "not possible")
+        return (name, *["-"] * 9, "not possible")
     return (
         name,
         way.units,
@@ -131,6 +136,7 @@ def _row(way: Prediction, chosen: str) -> tuple[object, ...]:
         way.at_once,
         way.rounds,
         way.starts,
+        way.swaps,
         _number(way.cpu_hours),
         _number(way.hours) if way.hours is not None else "unknown",
         _number(way.gpu_hours),

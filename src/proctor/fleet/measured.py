@@ -1,4 +1,4 @@
-"""What finished cells say about the next ones: rows a second of an engine, and seconds of its start."""
+"""What finished cells say about the next ones: rows a second of an engine, seconds of its start and of a swap."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from proctor.fleet.standing import DONE
 from proctor.results import RunDir
 from proctor.rows import Event, UserError
 
+_LOADED, _SWAPPED = "engine.loaded", "engine.swapped"
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -20,6 +22,7 @@ class Measured:
     Attributes:
         rate: rows a second of one engine while it was at work.
         start: seconds of an engine's start, the median.
+        swap: seconds in which an engine took over another checkpoint and proved it, the median.
         beside: seconds of a run without its work and the starts of engines, the median: it opens its source, joins Ray,
             starts its stream, reconciles.
         rows, runs: how much of it `rate` is from.
@@ -27,6 +30,7 @@ class Measured:
 
     rate: float | None = None
     start: float | None = None
+    swap: float | None = None
     beside: float | None = None
     rows: int = 0
     runs: int = 0
@@ -38,6 +42,7 @@ class _Sample:
     engine_seconds: float
     beside: float
     starts: list[float]
+    swaps: list[float]
 
 
 def measure(place: FleetDir, units: Iterable[Unit]) -> Measured:
@@ -49,9 +54,11 @@ def measure(place: FleetDir, units: Iterable[Unit]) -> Measured:
     samples = [found for unit in units if (found := _sample(place.run(unit.name), unit)) is not None]
     rows, seconds = sum(sample.rows for sample in samples), sum(sample.engine_seconds for sample in samples)
     starts = [start for sample in samples for start in sample.starts]
+    swaps = [swap for sample in samples for swap in sample.swaps]
     return Measured(
         rate=rows / seconds if seconds else None,
         start=median(starts) if starts else None,
+        swap=median(swaps) if swaps else None,
         beside=median(sample.beside for sample in samples) if samples else None,
         rows=rows,
         runs=len(samples),
@@ -69,24 +76,28 @@ def _sample(run: RunDir, unit: Unit) -> _Sample | None:
         events = [event for event in run.events() if event.time >= began]
     except (UserError, OSError, KeyError, TypeError, ValueError, AttributeError):
         return None
-    starts = [event.duration for event in events if event.kind == "engine.loaded" and event.duration is not None]
     at_work, waited = _at_work(events)
     at_work = at_work or seconds - waited
     if rows <= 0 or at_work <= 0:
         return None
-    return _Sample(rows, at_work * unit.spec.engines_at_once, max(0.0, seconds - at_work - waited), starts)
+    return _Sample(rows, at_work * unit.spec.engines_at_once, max(0.0, seconds - at_work - waited),
+                   _durations(events, _LOADED), _durations(events, _SWAPPED))  # fmt: skip
+
+
+def _durations(events: Iterable[Event], kind: str) -> list[float]:
+    return [event.duration for event in events if event.kind == kind and event.duration is not None]
 
 
 def _at_work(events: Iterable[Event]) -> tuple[float, float]:
     """Seconds of sweeps, which follow each other, from the moment at which the first engine was there; and seconds that
-    sweeps waited for its start."""
+    sweeps waited for its start, or for it to take over the checkpoint."""
     working = waited = 0.0
     since: float | None = None
     loaded = False
     for event in events:
         if event.kind == "sweep.started":
             since, loaded = event.time, False
-        elif event.kind == "engine.loaded" and since is not None and not loaded:
+        elif event.kind in (_LOADED, _SWAPPED) and since is not None and not loaded:
             since, loaded = event.time, True
             waited += event.duration or 0.0
         elif event.kind == "sweep.ended" and since is not None:

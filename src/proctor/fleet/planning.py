@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from proctor.capacity import Cluster
 from proctor.capacity import plan as plan_run
 from proctor.capacity.cluster import this_machine
-from proctor.capacity.sequence import start_seconds
+from proctor.capacity.sequence import start_seconds, swap_seconds
 from proctor.fleet.cells import Unit, expand
 from proctor.fleet.finding import find_settled
 from proctor.fleet.folder import Fleet, FleetDir, base_of
-from proctor.fleet.measured import measure
+from proctor.fleet.measured import Measured, measure
 from proctor.fleet.resubmit import preview
 from proctor.fleet.standing import DONE, Standing, standings
 from proctor.fleet.ways import WAYS, Facts, Figure, Prediction, predict
@@ -61,6 +62,7 @@ def plan_fleet(
     cluster: Cluster | None = None,
     engine_rate: float | None = None,
     start: float | None = None,
+    swap: float | None = None,
 ) -> FleetPlan:
     """Plans a fleet: opens its sources, samples one of them, reads finished runs. Writes and starts nothing.
 
@@ -70,6 +72,7 @@ def plan_fleet(
         cluster: its nodes, if somebody has described them.
         engine_rate: rows a second of one engine, if somebody has measured it.
         start: seconds of an engine's start, likewise.
+        swap: seconds in which an engine takes over another checkpoint and proves it, likewise.
 
     Raises:
         UserError: the fleet cannot be submitted as it is.
@@ -81,7 +84,7 @@ def plan_fleet(
         raise UserError("no checkpoint counts yet, so there is nothing to plan", where="matrix.checkpoints")
     stand = standings(place, units, None if not entered.created else [])
     rows, trouble = _rows(units)
-    facts = _facts(spec, place, units, cluster, engine_rate, start)
+    facts = _facts(spec, place, units, cluster, _Given(engine_rate, start, swap))
     done = {row.cell.name for row in stand if row.state in DONE}
     ways = [_predicted(entered.fleet, way, rows, facts, done) for way in WAYS]
     told, warnings = [*trouble, *reasons(spec.way, ways)], warnings_of_fleet(spec, units)
@@ -131,39 +134,47 @@ def _rows(units: Sequence[Unit]) -> tuple[dict[str, int | None], list[str]]:
     return found, trouble
 
 
-def _facts(
-    spec: FleetSpec,
-    place: FleetDir,
-    units: Sequence[Unit],
-    cluster: Cluster | None,
-    engine_rate: float | None,
-    start: float | None,
-) -> Facts:
-    sample = units[0].spec
-    seen = measure(place, units)
-    rate = Figure(engine_rate, "given")
-    if engine_rate is None and seen.rate is not None:
-        rate = Figure(seen.rate, f"measured: {seen.rows:,} rows in {seen.runs} finished runs of this fleet")
-    begin = Figure(start, "given")
-    if start is None and seen.start is not None:
-        begin = Figure(seen.start, "measured: median start of an engine in this fleet")
-    elif start is None:
-        told = start_seconds(sample, None)
-        begin = Figure(told, f"{_NOTHING}: no cell has finished yet" if told is None else "of this kind of engine")
+class _Given(NamedTuple):
+    """What somebody has measured; None where nobody has."""
+
+    rate: float | None
+    start: float | None
+    swap: float | None
+
+
+def _facts(spec: FleetSpec, place: FleetDir, units: Sequence[Unit], cluster: Cluster | None, given: _Given) -> Facts:
+    sample, seen = units[0].spec, measure(place, units)
+    rate = _rate(given, seen)
     prepare, write, estimated = _stages(sample, cluster, rate.value)
     return Facts(
-        rate if rate.value is not None else estimated,
-        begin,
-        Figure(seen.beside, f"measured: median of {seen.runs} runs")
+        rate=rate if rate.value is not None else estimated,
+        start=_seconds(given.start, seen.start, start_seconds(sample, None), "start of an engine"),
+        swap=_seconds(given.swap, seen.swap, swap_seconds(sample, None), "swap"),
+        beside=Figure(seen.beside, f"measured: median of {seen.runs} runs")
         if seen.beside is not None
         else Figure(None, f"{_NOTHING}: no cell has finished yet"),
-        prepare,
-        write,
+        prepare=prepare,
+        write=write,
         gpus=_gpus(spec, cluster),
         cores=Figure(None, f"{_NOTHING}: describe the nodes with --cluster")
         if cluster is None
         else Figure(sum(node.real_cpus * node.count for node in cluster.nodes), cluster.origin),
     )
+
+
+def _rate(given: _Given, seen: Measured) -> Figure:
+    if given.rate is None and seen.rate is not None:
+        return Figure(seen.rate, f"measured: {seen.rows:,} rows in {seen.runs} finished runs of this fleet")
+    return Figure(given.rate, "given")
+
+
+def _seconds(given: float | None, seen: float | None, of_kind: float | None, what: str) -> Figure:
+    """Seconds as somebody gives them, as this fleet has measured them, or as they are for the kind of engine."""
+    if given is not None:
+        return Figure(given, "given")
+    if seen is not None:
+        return Figure(seen, f"measured: median {what} in this fleet")
+    return Figure(of_kind, f"{_NOTHING}: no {what} in this fleet yet" if of_kind is None else "of this kind of engine")
 
 
 def _gpus(spec: FleetSpec, cluster: Cluster | None) -> Figure:
@@ -232,8 +243,8 @@ def _known(mine: Prediction, ways: Sequence[Prediction]) -> list[str]:
     told = []
     for other in (way for way in ways if way.way != mine.way and not way.impossible and way.units):
         parts = []
-        if other.starts != mine.starts:
-            parts.append(f"{other.starts:,} starts of engines to wait for instead of {mine.starts:,}")
+        if (other.starts, other.swaps) != (mine.starts, mine.swaps):
+            parts.append(f"{_waits(other)} to wait for instead of {_waits(mine)}")
         if mine.cpu_hours and other.cpu_hours and abs(other.cpu_hours / mine.cpu_hours - 1) > 0.01:
             parts.append(f"{other.cpu_hours:.3g} CPU hours instead of {mine.cpu_hours:.3g}")
         if mine.gpu_hours and other.gpu_hours and abs(other.gpu_hours / mine.gpu_hours - 1) > 0.01:
@@ -241,3 +252,8 @@ def _known(mine: Prediction, ways: Sequence[Prediction]) -> list[str]:
         if parts:
             told.append(f"{other.way}: {', '.join(parts)}")
     return told
+
+
+def _waits(way: Prediction) -> str:
+    starts = f"{way.starts:,} start{'s' if way.starts != 1 else ''} of engines"
+    return f"{starts} and {way.swaps:,} swap{'s' if way.swaps != 1 else ''}" if way.swaps else starts

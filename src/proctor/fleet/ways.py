@@ -2,14 +2,15 @@
 
 A unit of k cells, with engines for `a` checkpoints at once and r replicas of each, over n rows::
 
-    seconds     = beside + starts x start + n x k / (r x a x rate)
+    seconds     = beside + starts x start + swaps x (swap + behind) + n x k / (r x a x rate)
     CPU seconds = n x (ceil(k / a) x prepare + k x write)
 
-where `beside` is what a run takes before and after its work, `starts` how often its engines start one after another
-(`proctor.capacity.sequence.course`), `rate` the rows a second of one engine, `prepare` the CPU seconds to read and
-prepare a row, and `write` those to mark and write a record, with what Ray does for it. Units start in their order, as
-GPUs (and `max_concurrent`) allow. The fleet takes as long as that, or as the CPUs take for all their seconds, whichever
-is longer.
+where `beside` is what a run takes before and after its work, `starts` and `swaps` how often its engines start, and take
+over another checkpoint, one after another (`proctor.capacity.sequence.course`), `behind` what a start takes longer than
+the work for the checkpoint before, where a second engine starts beside, `rate` the rows a second of one engine,
+`prepare` the CPU seconds to read and prepare a row, and `write` those to mark and write a record, with what Ray does
+for it. Units start in their order, as GPUs (and `max_concurrent`) allow. The fleet takes as long as that, or as the
+CPUs take for all their seconds, whichever is longer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from proctor.capacity.sequence import course
+from proctor.capacity.sequence import Course, course
 from proctor.fleet.cells import Unit
 
 Way = Literal["jobs", "parallel", "sequential"]
@@ -42,6 +43,7 @@ class Facts:
     Attributes:
         rate: rows a second of one engine.
         start: seconds that an engine takes to start.
+        swap: seconds that an engine takes to take over another checkpoint and to prove it.
         beside: seconds that a run takes beside its work.
         prepare: CPU seconds to read and prepare a row.
         write: CPU seconds to mark and write a record, and for Ray's part in it.
@@ -51,6 +53,7 @@ class Facts:
 
     rate: Figure
     start: Figure
+    swap: Figure
     beside: Figure
     prepare: Figure
     write: Figure
@@ -69,7 +72,7 @@ class Prediction:
         gpus: that a job takes, at most.
         at_once: jobs at the same time; None if that is not known.
         rounds: times that so many start, if all take equally long; None if that is not known.
-        starts: starts of engines that jobs wait for, over all of them.
+        starts, swaps: starts of engines, and swaps of checkpoints, that jobs wait for, over all of them.
         cpu_hours: CPU hours to read, prepare, mark and write; None if not known.
         hours: until the last one has ended; None if not known.
         gpu_hours: that GPUs are held; None if not known.
@@ -86,6 +89,7 @@ class Prediction:
     at_once: int | None = None
     rounds: int | None = None
     starts: int = 0
+    swaps: int = 0
     cpu_hours: float | None = None
     hours: float | None = None
     gpu_hours: float | None = None
@@ -108,14 +112,19 @@ class _Load:
         return min(self.unit.spec.stream.checkpoints_at_once, self.cells)
 
     @property
-    def starts(self) -> int:
-        """How often engines start one after another; of the cells that are left."""
-        whole, left = course(self.unit.spec).starts, math.ceil(self.cells / self.at_once)
-        return min(whole, left)
+    def course(self) -> Course:
+        """How the engines come to the cells that are left."""
+        return course(self.unit.spec, self.cells)
 
-    def seconds(self, rate: float, start: float, beside: float) -> float:
-        engines = self.unit.spec.engine.replicas * self.at_once
-        return beside + self.starts * start + (self.rows or 0) * self.cells / (engines * rate)
+    @property
+    def engines(self) -> int:
+        """That work at the same time."""
+        return self.unit.spec.engine.replicas * self.at_once
+
+    def seconds(self, facts: Facts, rate: float) -> float:
+        work = (self.rows or 0) / (self.engines * rate)
+        waited = self.course.seconds(facts.start.value or 0.0, facts.swap.value or 0.0, work)
+        return (facts.beside.value or 0.0) + waited + work * self.cells
 
     def cpu_seconds(self, prepare: float, write: float) -> float:
         return (self.rows or 0) * (math.ceil(self.cells / self.at_once) * prepare + self.cells * write)
@@ -155,7 +164,8 @@ def predict(
         gpus=gpus,
         at_once=at_once,
         rounds=None if at_once is None else math.ceil(len(loads) / at_once),
-        starts=sum(load.starts for load in loads),
+        starts=sum(load.course.starts for load in loads),
+        swaps=sum(load.course.swaps for load in loads),
         cpu_hours=_cpu_hours(loads, facts),
     )
     return _timed(counted, loads, facts, max_concurrent)
@@ -196,7 +206,7 @@ def _timed(counted: Prediction, loads: Sequence[_Load], facts: Facts, most: int 
     ]
     if unknown or rate is None or at_once is None:
         return replace(counted, formula=f"{formula}; unknown: {', '.join(unknown)}")
-    seconds = [load.seconds(rate, facts.start.value or 0.0, facts.beside.value or 0.0) for load in loads]
+    seconds = [load.seconds(facts, rate) for load in loads]
     by_jobs = _schedule(seconds, at_once) / 3600
     cpu_hours, cores = counted.cpu_hours, facts.cores.value
     by_cpus = 0.0 if cpu_hours is None or not cores else cpu_hours / cores
@@ -223,14 +233,25 @@ def _schedule(seconds: Sequence[float], at_once: int) -> float:
 
 def _formula(counted: Prediction, loads: Sequence[_Load], facts: Facts) -> str:
     """The arithmetic of the largest unit, and how many there are of them."""
-    load = max(loads, key=lambda each: each.cells)
-    starts, start, rate = load.starts, facts.start.value, facts.rate.value
-    engines = load.unit.spec.engine.replicas * load.at_once
+    load, rate = max(loads, key=lambda each: each.cells), facts.rate.value
     rows = "rows" if load.rows is None else f"{load.rows:,}"
-    work = f"{rows} x {load.cells} / ({engines} x {'rate' if rate is None else f'{rate:.4g}/s'})"
+    work = f"{rows} x {load.cells} / ({load.engines} x {'rate' if rate is None else f'{rate:.4g}/s'})"
     terms = [f"{facts.beside.value:.3g} s"] if facts.beside.value else []
-    terms += [f"{starts} x {start:.3g} s"] if start else []
-    aside = "" if start is not None else f", and {starts} x start that nobody has measured"
-    body = " + ".join([*terms, work])
+    told, unknown = _waits(load, facts)
+    aside = f", and {' and '.join(unknown)} that nobody has measured" if unknown else ""
     waves = "jobs / at once" if counted.rounds is None else f"{counted.units} jobs / {counted.at_once} at once"
+    terms += told
+    body = " + ".join([*terms, work])
     return f"{waves} x ({body}{aside})" if terms or aside else f"{waves} x {body}"
+
+
+def _waits(load: _Load, facts: Facts) -> tuple[list[str], list[str]]:
+    """What a unit waits for its engines: terms with their seconds, and those whose seconds are not known."""
+    path, start, rate = load.course, facts.start.value, facts.rate.value
+    kinds = (("start", path.starts, start), ("swap", path.swaps, facts.swap.value))
+    told = [f"{count} x {each:.3g} s" for _, count, each in kinds if count and each]
+    unknown = [f"{count} x {kind}" for kind, count, each in kinds if count and each is None]
+    if path.beside and path.swaps and start and rate is not None:
+        behind = start - (load.rows or 0) / (load.engines * rate)
+        told += [f"{path.swaps} x {behind:.3g} s behind a second engine"] if behind > 0 else []
+    return told, unknown
