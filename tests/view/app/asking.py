@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from proctor.view.browse.places import open_places
 _HOST = "127.0.0.1:7777"
 _OWN_TAGS = {
     *("html", "head", "meta", "title", "link", "body", "main", "nav", "header", "section", "footer", "h1", "h2", "h3"),
-    *("a", "p", "div", "span", "b", "strong", "code", "pre", "mark", "ul", "li", "dl", "dt", "dd", "img"),
+    *("script", "a", "p", "div", "span", "b", "strong", "code", "pre", "mark", "ul", "li", "dl", "dt", "dd", "img"),
     *("table", "thead", "tbody", "tr", "th", "td", "form", "input", "label", "button", "details", "summary"),
     *("svg", "g", "path", "line", "rect", "circle", "text", "polyline", "polygon", "tspan", "figure", "figcaption"),
 }
@@ -32,12 +33,14 @@ class Asked(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        if tag == "script":
+            assert re.fullmatch(r"/[a-z.]+\.js", dict(attrs)["src"] or "")
         for name, value in attrs:
             assert not name.startswith("on")
             assert name != "style"
             if name == "href" and tag == "a":
                 self.links.append(value or "")
-            if name == "src":
+            if name == "src" and tag != "script":
                 self.images.append(value or "")
 
 

@@ -14,10 +14,13 @@ from proctor.view.app.guard import Door, Guard
 from proctor.view.app.images import Images
 from proctor.view.app.rooms import ROOMS
 from proctor.view.app.site import Site
+from proctor.view.app.watching import Watching
 from proctor.view.browse.places import Opened
 
 
-def make_site(opened: Sequence[Opened], door: Door, *, images: bool = True) -> ASGIApp:
+def make_site(
+    opened: Sequence[Opened], door: Door, *, images: bool = True, watching: Watching | None = None
+) -> ASGIApp:
     """The browser over the opened directories.
 
     Args:
@@ -25,8 +28,9 @@ def make_site(opened: Sequence[Opened], door: Door, *, images: bool = True) -> A
             says.
         door: where it is reached, and who may come in.
         images: whether images of rows are read.
+        watching: tells those who follow a page of changes; whoever stops the server tells it so.
     """
-    site = Site(opened, Images(allowed=images))
+    site = Site(opened, Images(allowed=images), watching or Watching())
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:

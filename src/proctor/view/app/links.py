@@ -66,17 +66,22 @@ class Address:
         }
         return {name: value for name, value in pairs.items() if value}
 
+    @property
+    def place(self) -> Address:
+        """The run, whatever its rows."""
+        return Address(self.opened, self.path)
+
     def to(self, page: str, **more: Any) -> str:
         """The address of ``/page`` for the same rows."""
         return f"/{page}?{urlencode({**self.pairs, **more}, errors='replace')}"
 
     def run(self) -> str:
         """The address of the run."""
-        return Address(self.opened, self.path).to("run")
+        return self.place.to("run")
 
     def image(self, row_id: int, place: int) -> str:
         """The address of an image of a row, counted from 0."""
-        return Address(self.opened, self.path).to("image", row=row_id, n=place)
+        return self.place.to("image", row=row_id, n=place)
 
     def filtered(self, text: str) -> str:
         """The address of the rows of a filter, in the same columns."""

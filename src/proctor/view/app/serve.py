@@ -13,10 +13,23 @@ from proctor.rows import UserError
 from proctor.storage.folder import Place
 from proctor.view.app.browser import make_site
 from proctor.view.app.guard import LOOPBACK, Door
+from proctor.view.app.watching import Watching
 from proctor.view.browse.places import open_places
 
 PORT = 8470
 _SECONDS_TO_END = 3
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams of those who listen before it waits for all requests to end."""
+
+    def __init__(self, config: uvicorn.Config, watching: Watching) -> None:
+        super().__init__(config)
+        self._watching = watching
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._watching.leave()
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -42,16 +55,18 @@ def serve(
     opened = open_places(places)
     with contextlib.closing(_listening(host, port)) as listening:
         door = Door(listening.getsockname()[1], None if host in LOOPBACK else secrets.token_urlsafe(24))
-        server = uvicorn.Server(
+        watching = Watching()
+        server = _Server(
             uvicorn.Config(
-                make_site(opened, door, images=images),
+                make_site(opened, door, images=images, watching=watching),
                 log_level="warning",
                 access_log=False,
                 ws="none",
                 proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=_SECONDS_TO_END,
-            )
+            ),
+            watching,
         )
         say(address(host, door))
         with contextlib.suppress(KeyboardInterrupt):  # that is how one leaves

@@ -18,12 +18,15 @@ from proctor.view.app.cells import cell, tone, whole_text
 from proctor.view.app.images import Images
 from proctor.view.app.links import Address
 from proctor.view.app.shelf import Shelf
+from proctor.view.app.watching import Watching
+from proctor.view.browse.marks import Sight
 from proctor.view.browse.places import Opened
 from proctor.view.browse.runs import open_run
 from proctor.view.pages import environment
 
 FOLDER = Path(__file__).parent / "templates"
 Answer = Callable[[Request], Response]
+Look = Callable[[Address], Sight]
 
 
 class Site:
@@ -32,10 +35,15 @@ class Site:
     Args:
         opened: the directories.
         images: how images are read.
+        watching: tells those who listen of changes.
+
+    Attributes:
+        looks: for each kind of thing whose pages can be followed, how it is looked at. Rooms add theirs.
     """
 
-    def __init__(self, opened: Sequence[Opened], images: Images) -> None:
+    def __init__(self, opened: Sequence[Opened], images: Images, watching: Watching) -> None:
         self.opened = {one.name: one for one in opened}
+        self.watching, self.looks = watching, dict[str, Look]()
         self.shelf, self.images = Shelf(), images
         self._templates = environment(FOLDER)
         self._templates.filters |= {"cell": cell, "tone": tone, "whole_text": whole_text}
@@ -58,6 +66,18 @@ class Site:
             UserError: there is none, or it may not be read.
         """
         return open_run(self.folder(address))
+
+    def following(self, kind: str, address: Address) -> str | None:
+        """Where a page about something of a `kind` in `looks` can be followed; None if nothing more is to come.
+
+        Asked before the page reads anything, so that no change is missed. The page takes it as ``live``.
+
+        Raises:
+            UserError: there is no such thing.
+            OSError: storage failed.
+        """
+        sight = self.looks[kind](address.place)
+        return None if sight.over else address.place.to("live", of=kind, seen=sight.mark)
 
     def page(self, template: str, code: int = 200, **context: Any) -> Response:
         """Renders a template. Halves of characters, which no page can hold, are replaced."""

@@ -43,9 +43,13 @@ def answers(site: Site) -> dict[str, Answer]:
 
     def rows(request: Request) -> Response:
         address = Address.of(request.query_params)
-        with site.shelf.table(site.run(address)) as table:
+        run, live = site.run(address), site.following("run", address)
+        with site.shelf.table(run) as table:
             context = rows_page(table, address, request.query_params)
-        return site.page("rows.html.j2", 400 if context["wrong"] else 200, address=address, **context)
+        wrong = context["wrong"]
+        return site.page(
+            "rows.html.j2", 400 if wrong else 200, address=address, live=None if wrong else live, **context
+        )
 
     def row(request: Request) -> Response:
         address, given = Address.of(request.query_params), request.query_params

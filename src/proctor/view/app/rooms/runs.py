@@ -17,6 +17,7 @@ from proctor.runner.status import read_status
 from proctor.view.app.links import Address
 from proctor.view.app.site import Answer, Site
 from proctor.view.browse.filters import value_text
+from proctor.view.browse.marks import list_sight, run_sight
 from proctor.view.browse.places import Found, Opened, Survey, survey
 from proctor.view.browse.runs import DAMAGE, RunLine, ledgers_of, run_line
 from proctor.view.gather import gather
@@ -28,14 +29,21 @@ MOST_EVENTS = 200
 def answers(site: Site) -> dict[str, Answer]:
     """What this room answers."""
 
+    site.looks |= {
+        "runs": lambda _address: list_sight(list(site.opened.values())),
+        "run": lambda address: run_sight(site.folder(address)),
+    }
+
     def runs(_request: Request) -> Response:
-        return site.page("runs.html.j2", directories=runs_page(list(site.opened.values())))
+        live = site.following("runs", Address())
+        return site.page("runs.html.j2", live=live, directories=runs_page(list(site.opened.values())))
 
     def run(request: Request) -> Response:
         address = Address.of(request.query_params)
         opened = site.run(address)
         try:
-            return site.page("run.html.j2", address=address, **run_page(opened))
+            live = site.following("run", address)
+            return site.page("run.html.j2", address=address, live=live, **run_page(opened))
         except DAMAGE as error:  # numbers and texts that nobody would write there but to see what happens
             raise UserError(f"a file of this run is damaged: {told(error)}", where=opened.location) from error
 
