@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from tests.chromium import launched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -53,11 +54,5 @@ def local_ray() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Ends with its file: as long as it is there, Playwright's event loop counts as running for whoever asks."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'proctor[dev]'")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("no Chromium on PATH: apt install chromium")
-    with api.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with launched() as found:
         yield found
-        found.close()
