@@ -103,7 +103,7 @@ def test_damaged_and_half_written_runs_are_told_not_hidden(tmp_path: Path) -> No
     young.folder.write("spec.yaml", (tmp_path / "status/night-drive/spec.yaml").read_bytes())
     with client_of(tmp_path) as client:
         text, runs = ask(client, "/")
-        assert text.count("damaged: ") == 2  # reconciliation and metrics
+        assert text.count("damaged: ") == 3  # reconciliation, metrics and status
         for link in links(runs, "run"):
             answer = client.get(link)
             assert answer.status_code in (200, 404)

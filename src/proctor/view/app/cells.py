@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +34,21 @@ def value_text(value: Any, most: int) -> str:
             return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S")
         case _:
             return clip(str(value), most)
+
+
+def rate(value: float) -> str:
+    """Rows a second."""
+    if not math.isfinite(value) or value < 0:
+        return NOTHING
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def minute(seconds: float) -> str:
+    """A time since the epoch to the minute, in UTC; files may have times that are none."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return NOTHING
 
 
 def tone(value: Any) -> str:

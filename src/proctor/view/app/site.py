@@ -14,7 +14,7 @@ from proctor.results import RunDir
 from proctor.rows import ProctorError, UserError
 from proctor.rows.text import line_of, told
 from proctor.storage.folder import Folder
-from proctor.view.app.cells import cell, tone, whole_text
+from proctor.view.app.cells import cell, minute, rate, tone, whole_text
 from proctor.view.app.images import Images
 from proctor.view.app.links import Address
 from proctor.view.app.shelf import Shelf
@@ -46,7 +46,13 @@ class Site:
         self.watching, self.looks = watching, dict[str, Look]()
         self.shelf, self.images = Shelf(), images
         self._templates = environment(FOLDER)
-        self._templates.filters |= {"cell": cell, "tone": tone, "whole_text": whole_text}
+        self._templates.filters |= {
+            "cell": cell,
+            "minute": minute,
+            "rate": rate,
+            "tone": tone,
+            "whole_text": whole_text,
+        }
 
     def folder(self, address: Address) -> Folder:
         """The folder of an address.

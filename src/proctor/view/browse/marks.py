@@ -12,7 +12,7 @@ import xxhash
 from proctor.rows import UserError
 from proctor.storage.folder import Folder, LocalFolder
 from proctor.storage.lease import is_live
-from proctor.view.browse.places import Opened, survey
+from proctor.view.browse.places import Opened, check_own, survey
 
 SECONDS = 1.0
 """Between two looks at a local disk."""
@@ -21,6 +21,7 @@ REMOTE_SECONDS = 10.0
 _LIST_SECONDS = 60.0
 _SHOWN = ("spec.yaml", "status.json", "events.jsonl", "reconciliation.json", "metrics.json", "plan.json", "results")
 _SMALL = ("spec.yaml", "status.json", "reconciliation.json", "metrics.json", "lease.json")
+_HELD = ("lease.json", ".lock")
 _FRESH_SECONDS = 120.0
 """A lease that was renewed so lately may be held; it is renewed every ten seconds."""
 _MOST_BYTES = 1 << 20
@@ -61,6 +62,11 @@ def list_sight(opened: Sequence[Opened]) -> Sight:
     return Sight(mark_of(found), pause=SECONDS if local else _LIST_SECONDS)
 
 
+def changed_at(folder: Folder) -> float:
+    """When a file of a run on a local disk last changed, in seconds since the epoch; 0 where that is not known."""
+    return max((stamp[2] / 1e9 for stamp in _stamps(folder, _SHOWN)), default=0.0)
+
+
 def mark_of(parts: Sequence[object]) -> str:
     """16 hex digits that follow from what `parts` are written as."""
     return xxhash.xxh3_64_hexdigest(repr(parts).encode("utf-8", "replace"))
@@ -73,6 +79,7 @@ def _listed(opened: Opened) -> Iterator[object]:
         if found.kind == "run":
             with suppress(OSError, UserError):
                 folder = opened.below(found.path)
+                check_own(folder, _HELD, _MOST_BYTES)
                 yield found.path
                 yield from _stamps(folder, _SMALL)
                 yield _is_fresh(folder) and is_live(folder)

@@ -7,6 +7,7 @@ are refused, and below the opened directory itself no symbolic link is followed.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -169,11 +170,23 @@ def check_own(folder: Folder, names: Sequence[str], most_bytes: int) -> None:
     there = None if isinstance(folder, LocalFolder) else set(folder.names())
     for name in names:
         where = f"{folder.location}/{name}"
-        if isinstance(folder, LocalFolder) and (folder.root / name).is_symlink():
-            raise UserError("a symbolic link, which is not followed", where=where)
+        if isinstance(folder, LocalFolder):
+            _check_kind(folder.root / name, where)
         size = _size(folder, name, there)
         if size > most_bytes:
             raise UserError(f"too large to be shown: {size:,} bytes", where=where)
+
+
+def _check_kind(path: Path, where: str) -> None:
+    """Whether there is a file, a folder or nothing: whoever opened a pipe would wait for ever."""
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISLNK(mode):
+        raise UserError("a symbolic link, which is not followed", where=where)
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise UserError("neither a file nor a folder", where=where)
 
 
 def _size(folder: Folder, name: str, there: set[str] | None) -> int:

@@ -12,7 +12,19 @@ from proctor.rows import UserError
 from proctor.rows.text import line_of, told
 from proctor.storage.folder import Folder
 from proctor.tasks import Metric, Summary
+from proctor.view.browse.marks import changed_at
 from proctor.view.browse.places import check_own
+from proctor.view.browse.states import (
+    CRASHED,
+    NOT_TOLD,
+    RUNNING,
+    UNREADABLE,
+    Last,
+    State,
+    Versions,
+    last_of,
+    state_of,
+)
 
 MOST_BYTES = 64 << 20
 """Largest file of a run, other than its results, that is shown."""
@@ -20,6 +32,7 @@ OWN_FILES = ("spec.yaml", "events.jsonl", "source.json", "status.json", "reconci
 _OWN = (
     *OWN_FILES,
     "versions.json",
+    "only.txt",
     "plan.json",
     "results",
     "attempts",
@@ -27,6 +40,8 @@ _OWN = (
     "events",
     "audit",
     "audit/verdict.json",
+    "lease.json",
+    ".lock",
 )
 
 
@@ -38,6 +53,7 @@ class _Account(msgspec.Struct):
     """What is read of ``reconciliation.json``."""
 
     checkpoints: list[Ledger]
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +61,27 @@ class RunLine:
     """A run as its small files tell it.
 
     Attributes:
-        state: ``running``, ``crashed``, or how it ended.
+        state: how it stands.
+        last: what it said last; None if it never said anything.
+        versions: what computed it.
+        changed: when something of it last changed, in seconds since the epoch; 0 if that is not known.
         ledgers: its account, empty before it first closed.
         metric: name and value of the first metric of the last checkpoint that has any.
         problem: why there is nothing else here; empty if there is.
     """
 
-    state: str = "unreadable"
+    state: State = UNREADABLE
+    last: Last | None = None
     ledgers: list[Ledger] = field(default_factory=list)
     metric: tuple[str, Metric] | None = None
+    versions: Versions = NOT_TOLD
+    changed: float = 0.0
     problem: str = ""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether what it said last tells more than its account: it has none, or one of an earlier time."""
+        return self.last is not None and (self.state.word in (RUNNING, CRASHED) or not self.ledgers)
 
     @property
     def expected(self) -> int:
@@ -106,36 +133,46 @@ def open_run(folder: Folder) -> RunDir:
     return RunDir.existing(folder)
 
 
-def ledgers_of(run: RunDir) -> list[Ledger]:
-    """The account of a run; empty before it first closed.
+def account_of(run: RunDir) -> tuple[list[Ledger], int | None]:
+    """The account of a run and the exit code that it closed with; empty and None before it first closed.
 
     Raises:
         UserError, ValueError: ``reconciliation.json`` is damaged.
     """
     account = run.read("reconciliation")
-    return msgspec.convert(account, _Account).checkpoints if account else []
+    if not account:
+        return [], None
+    read = msgspec.convert(account, _Account)
+    return read.checkpoints, read.exit_code
 
 
 def run_line(folder: Folder) -> RunLine:
     """The run in a folder, in short; what cannot be read is its `problem`."""
+    changed = 0.0
     try:
+        changed = changed_at(folder)
         run = open_run(folder)
-        last = run.read("status") or {}
-        return RunLine(_state(run, last), ledgers_of(run), _metric(run.read("metrics") or {}))
+        last, (ledgers, exit_code) = last_of(run), account_of(run)
+        return RunLine(
+            state_of(last, live=run.live, exit_code=exit_code),
+            last,
+            ledgers,
+            _metric(run.read("metrics") or {}),
+            Versions.of(msgspec.convert(run.read("versions") or {}, dict[str, str])),
+            changed or (last.time if last is not None else 0.0),
+        )
     except UserError as error:
-        return RunLine(problem=line_of(str(error)))
+        return RunLine(problem=line_of(str(error)), changed=changed)
     except (OSError, *DAMAGE) as error:
-        return RunLine(problem=f"damaged: {told(error)}")
-
-
-def _state(run: RunDir, last: dict[str, Any]) -> str:
-    if run.live:
-        return "running"
-    state = str(last.get("state", "starting"))
-    return "crashed" if state in ("running", "starting") else line_of(state)[:40]
+        return RunLine(problem=f"damaged: {told(error)}", changed=changed)
 
 
 def _metric(metrics: dict[str, Any]) -> tuple[str, Metric] | None:
+    """The metric that the last checkpoint with any shows first."""
     summaries = msgspec.convert(metrics, dict[str, Summary])
-    found = [summary.metrics[0] for summary in summaries.values() if summary.metrics]
-    return (found[-1].name, found[-1]) if found else None
+    for summary in reversed(summaries.values()):
+        named = {metric.name: metric for metric in summary.metrics}
+        if named:
+            name = summary.headline if summary.headline in named else summary.metrics[0].name
+            return name, named[name]
+    return None

@@ -17,9 +17,10 @@ from proctor.runner.status import read_status
 from proctor.view.app.links import Address
 from proctor.view.app.site import Answer, Site
 from proctor.view.browse.filters import value_text
-from proctor.view.browse.marks import list_sight, run_sight
+from proctor.view.browse.marks import changed_at, list_sight, run_sight
 from proctor.view.browse.places import Found, Opened, Survey, survey
-from proctor.view.browse.runs import DAMAGE, RunLine, ledgers_of, run_line
+from proctor.view.browse.runs import DAMAGE, RunLine, account_of, run_line
+from proctor.view.browse.states import headline, last_of, state_of
 from proctor.view.gather import gather
 
 MOST_RUNS = 200
@@ -31,7 +32,7 @@ def answers(site: Site) -> dict[str, Answer]:
 
     site.looks |= {
         "runs": lambda _address: list_sight(list(site.opened.values())),
-        "run": lambda address: run_sight(site.folder(address)),
+        "run": lambda address: run_sight(site.run(address).folder),
     }
 
     def runs(_request: Request) -> Response:
@@ -52,7 +53,7 @@ def answers(site: Site) -> dict[str, Answer]:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """An opened directory as the list shows it.
+    """An opened directory as the list shows it, its runs with the one that changed last first.
 
     Attributes:
         runs: each with its address and what is known of it.
@@ -75,12 +76,20 @@ def runs_page(opened: Sequence[Opened]) -> list[Directory]:
 
 def _directory(opened: Opened) -> Directory:
     seen = survey(opened)
-    runs = [found for found in seen.found if found.kind == "run"]
+    runs = sorted((found for found in seen.found if found.kind == "run"), key=lambda found: -_changed(opened, found))
     with ThreadPoolExecutor(opened.folder.concurrency) as pool:
         read = list(pool.map(lambda found: _line(opened, found), runs[:MOST_RUNS]))
     lines = [(found, Address(opened.name, found.path), line) for found, line in zip(runs, read, strict=False)]
+    lines.sort(key=lambda line: -line[2].changed)  # in a bucket it is known only now
     others = [found for found in seen.found if found.kind != "run"]
     return Directory(opened.name, opened.folder.location, lines, others, max(0, len(runs) - MOST_RUNS), seen)
+
+
+def _changed(opened: Opened, found: Found) -> float:
+    try:
+        return changed_at(opened.below(found.path))
+    except (UserError, OSError):
+        return 0.0
 
 
 def _line(opened: Opened, found: Found) -> RunLine:
@@ -97,11 +106,16 @@ def run_page(run: RunDir) -> dict[str, Any]:
         UserError: a file of it is damaged, so much as Proctor itself looks at it; else one of `DAMAGE`.
         OSError: storage failed.
     """
-    ledgers_of(run)  # its types are checked here, and nowhere else
+    _, exit_code = account_of(run)  # its types are checked here, and nowhere else
+    last, live = last_of(run), run.live
+    state = state_of(last, live=live, exit_code=exit_code)
     view, status, events = gather(run, rows=False), read_status(run), run.events()
     return {
         "view": view,
         "status": status,
+        "state": state,
+        "last": last,
+        "verdict": headline(state, view.verdict, last),
         "faults": [(fault, f"error.kind = {value_text(fault.kind)}") for fault in view.faults],
         "events": events[-MOST_EVENTS:],
         "events_left_out": max(0, len(events) - MOST_EVENTS),
