@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
@@ -70,14 +71,22 @@ def barriers(page: Page) -> list[str]:
     page.emulate_media(color_scheme="dark")
     found += [f"dark: {line}" for line in page.evaluate(_AXE, "color-contrast")]
     page.emulate_media(color_scheme="light")
+    with narrow(page):
+        found += [f"narrow: {line}" for line in page.evaluate(_AXE, "scrollable-region-focusable")]
     return [str(line) for line in found]
 
 
 def too_wide(page: Page) -> list[str]:
     """What sticks out of the page that is open on a telephone, so that all of it would scroll sideways."""
+    with narrow(page):
+        return [f"too wide: {line}" for line in page.evaluate(_WIDE)]
+
+
+@contextmanager
+def narrow(page: Page) -> Iterator[None]:
+    """The page as wide as on a telephone."""
     size = page.viewport_size
     assert size is not None
     page.set_viewport_size({"width": 390, "height": 844})
-    found = [f"too wide: {line}" for line in page.evaluate(_WIDE)]
+    yield
     page.set_viewport_size(size)
-    return found
