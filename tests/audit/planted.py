@@ -1,11 +1,11 @@
-"""Audits of the scripted engine with planted numerics, in this process: an audit then takes a blink."""
+"""Audits in this process, those of the scripted engine with planted numerics: an audit then takes a blink."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -30,8 +30,10 @@ class HandOut:
 
 
 class InProcess:
+    """An engine of any kind, without a supervisor and a child."""
+
     def __init__(self, order: EngineOrder) -> None:
-        self.versions = {"scripted": "1"}
+        self.versions = {order.config.kind: "1"}
         self._engine = make_engine(order.config)
         self._engine.check()
         self._engine.load()
@@ -40,11 +42,14 @@ class InProcess:
         found = {response.id: response for response in self._engine.stream(HandOut(requests), lambda _: None)}
         return [found[request.id] for request in requests]
 
+    def close(self) -> None:
+        self._engine.close()
+
 
 @contextmanager
 def in_process(order: EngineOrder) -> Iterator[Asking]:
-    with patch.dict(os.environ, order.env):
-        yield InProcess(order)
+    with patch.dict(os.environ, order.env), closing(InProcess(order)) as engine:
+        yield engine
 
 
 def spec_of(

@@ -1,4 +1,8 @@
-"""Audits of the real tiny model: the effects of this machine's own kernels, named with the knob that ends them."""
+"""Audits of the real tiny model: the effects of this machine's own kernels, named with the knob that ends them.
+
+transformers answers in this process: an audit starts an engine for each round and setting, and a child of each would
+spend nine tenths of its time on imports. vLLM, whose settings are environment variables, is audited in children.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from proctor.audit.bench import Start, supervised
 from proctor.audit.conduct import Audit, Auditor
 from proctor.audit.lab import Lab
 from proctor.audit.model import BASELINE, Comparison, Threshold
 from proctor.demo.dataset import write_dataset
 from proctor.spec import build_spec
+from tests.audit.planted import in_process
 from tests.engines.conftest import trained_model, vllm_python
 
 __all__ = ["trained_model", "vllm_python"]  # fixtures
@@ -35,8 +41,8 @@ def spec_of(
     }
 
 
-def audited(spec: dict[str, Any]) -> tuple[Audit, Lab]:
-    return Auditor(build_spec(spec)).run()
+def audited(spec: dict[str, Any], start: Start = in_process) -> tuple[Audit, Lab]:
+    return Auditor(build_spec(spec), start=start).run()
 
 
 def comparisons(audit: Audit) -> dict[str, Comparison]:
@@ -91,7 +97,7 @@ def test_vllm_with_two_threads_is_told_which_switch_makes_its_batches_alike(
         "options": {"kv_cache_memory_bytes": 2**28, "enable_prefix_caching": False},
     }
     arms = {"sample": 2, "arms": ["repeat", "batch", SPLIT], "batches": [2]}
-    audit, _ = audited(spec_of(tmp_path, engine, arms, {"prompt": LONG}))
+    audit, _ = audited(spec_of(tmp_path, engine, arms, {"prompt": LONG}), supervised)
     seen, verdict = comparisons(audit), audit.verdict
     assert seen["repeat"].rows == 4, "every row was answered"
     assert not seen["repeat"].differs

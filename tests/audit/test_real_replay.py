@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.audit.conduct import Auditor
 from proctor.audit.replay import Replays
-from proctor.spec import build_spec
-from tests.audit.test_real import spec_of
+from tests.audit.test_real import audited, spec_of
 from tests.engines.conftest import trained_model
 
 __all__ = ["trained_model"]  # fixtures
@@ -23,7 +21,7 @@ def test_transformers_replays_every_position_and_judges_it_against_a_higher_prec
 ) -> None:
     engine = {"kind": "transformers", "checkpoints": [str(trained_model)], "dtype": "bfloat16", "batch_size": 2}
     settings = {"sample": 4, "arms": ["repeat", "batch", "dtype"]}
-    audit, lab = Auditor(build_spec(spec_of(tmp_path, engine, settings))).run()
+    audit, lab = audited(spec_of(tmp_path, engine, settings))
     # Whether a batch changes the sums depends on the processor: only what a verdict judges was replayed by itself.
     assert ("batch=2" in lab.replayed) == bool(audit.effects)
     replays = Replays(lab, {})
