@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from proctor.rows import Event, told
 from proctor.runner.loop import run as run_loop
+from proctor.runner.only import row_list
 from proctor.runner.outcome import RunOutcome
 from proctor.runner.snapshot import Observer, quiet
 from proctor.spec import RunSpec
@@ -15,16 +16,25 @@ from proctor.view.audit import write_audit_page
 from proctor.view.report import write_report
 
 
-def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Observer = quiet) -> RunOutcome:
+def run(
+    spec: RunSpec,
+    *,
+    only: Iterable[int] | None = None,
+    fresh: bool = False,
+    force: bool = False,
+    observer: Observer = quiet,
+) -> RunOutcome:
     """Evaluates `spec` (or resumes it) and writes the report. See `proctor.runner.loop.run`.
 
     A report that cannot be written costs the report, not the run: the outcome then has no `report`, and the reason is
     among its `reasons` and, if it can be written, an event of the run.
 
     Raises:
-        UserError: the spec, its source, task or engine cannot work or does not fit, or the directory holds another run.
+        UserError: the spec, its source, task or engine cannot work or does not fit, the source lacks a row of `only`,
+            or the directory holds another run.
     """
-    return with_report(run_loop(spec, fresh=fresh, force=force, observer=observer))
+    rows = None if only is None else row_list(only)
+    return with_report(run_loop(spec, only=rows, fresh=fresh, force=force, observer=observer))
 
 
 def with_report(outcome: RunOutcome) -> RunOutcome:

@@ -12,6 +12,7 @@ from proctor.audit import read_audit
 from proctor.audit.standing import read_standing
 from proctor.cli.outcome import outcome_json
 from proctor.rows import UserError
+from proctor.runner.exam import Exam
 from proctor.runner.outcome import RunOutcome
 from proctor.runner.plan import make_plan
 from proctor.runner.snapshot import Progress
@@ -41,16 +42,16 @@ def test_a_knob_that_there_is_not_is_refused_before_the_run(make_spec: MakeSpec,
 
 
 def test_a_plan_says_what_the_audit_takes(make_spec: MakeSpec) -> None:
-    planned = make_plan(spec_of(make_spec)).audit
+    planned = make_plan(Exam.of(spec_of(make_spec))).audit
     assert planned is not None
     assert (planned.checkpoint, planned.rows, planned.arms, planned.trouble) == ("ck", 6, 4, "")
     assert planned.cost is not None
     assert planned.cost["sittings"] == 8
     assert planned.others == ()
-    several = make_plan(spec_of(make_spec, engine={"checkpoints": ["ck", "other", "third"]})).audit
+    several = make_plan(Exam.of(spec_of(make_spec, engine={"checkpoints": ["ck", "other", "third"]}))).audit
     assert several is not None
     assert several.others == ("other", "third")
-    assert make_plan(make_spec(12)).audit is None
+    assert make_plan(Exam.of(make_spec(12))).audit is None
 
 
 class TestOnRay:
@@ -114,7 +115,7 @@ class TestOnRay:
         (failed,) = [event for event in outcome.run.events() if event.kind == "audit.failed"]
         assert outcome.audit.failure in failed.message
         assert not (tmp_path / "run" / "audit" / "audit.json").exists()
-        planned = make_plan(spec).audit
+        planned = make_plan(Exam.of(spec)).audit
         assert planned is not None
         assert "no row of the sample can be asked" in planned.trouble
 

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from proctor.cli.output import counted, duration, escaped, json_line, stderr, stdout, table
-from proctor.cli.run import Json, Set, SpecFile
+from proctor.cli.run import Json, Only, Set, SpecFile, listed
 from proctor.spec import RunSpec, load_spec
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _VERDICTS = {"fits": "green", "fits with these changes": "yellow", "refused": "r
 def plan(
     spec: SpecFile,
     set_: Set = None,
+    only: Only = None,
     cluster: Annotated[
         Path | None,
         typer.Option("--cluster", metavar="NODES", help="YAML file that describes the nodes. Default: what is there."),
@@ -54,14 +55,17 @@ def plan(
     in the input.
     """
     from proctor.capacity import plan as plan_capacity
+    from proctor.runner.exam import Exam
     from proctor.runner.plan import make_plan
 
     loaded = load_spec(spec, set_ or [])
     nodes = _nodes(loaded, cluster)
-    made = make_plan(loaded)
+    exam = Exam.of(loaded, listed(only))
+    made = make_plan(exam)
     found = plan_capacity(
         loaded,
         nodes,
+        source=exam.source,
         rows=sum(made.todo.values()),
         checkpoints=sum(map(bool, made.todo.values())),
         engine_rate=engine_rate,
@@ -90,7 +94,8 @@ def _nodes(spec: RunSpec, file: Path | None) -> Cluster:
 def _show_run(spec: RunSpec, made: Plan) -> None:
     for warning in made.warnings:
         stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
-    stdout.print(f"[bold]{counted(made.rows, 'row')}[/] from {escaped(spec.source.path)} ({spec.source.kind})")
+    some = "" if made.rows == made.source_rows else f" of {made.source_rows:,}"
+    stdout.print(f"[bold]{counted(made.rows, 'row')}[/]{some} from {escaped(spec.source.path)} ({spec.source.kind})")
     stdout.print(f"{counted(made.blocks, 'block')}, {made.data_bytes / 1e6:,.1f} MB of data")
     stdout.print(
         f"{spec.engine.replicas} x {spec.engine.kind}, {spec.engine.batch_size} rows at once each; "

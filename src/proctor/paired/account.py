@@ -11,7 +11,7 @@ def account_of(bench: Workbench, a: Side, b: Side, views: tuple[str, str], *, by
     """Counts the table ``pairs``."""
     rows = bench.ask("select fate_a, fate_b, count(*) as n from pairs group by all order by n desc, fate_a, fate_b")
     (other,) = bench.one("select count(*) filter (other_target) from pairs")
-    expected = (a.source.rows if a.source else None, b.source.rows if b.source else None)
+    expected = (a.expected, b.expected)
     seen = sum(row[2] for row in rows)
     known = max((rows_ for rows_ in expected if rows_ is not None), default=0)
     return Account(

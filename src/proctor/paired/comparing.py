@@ -14,7 +14,7 @@ from proctor.paired.model import AddedUp, Change, Comparison, Measure
 from proctor.paired.pairing import Cluster, Plan, lay_pairs, lay_side
 from proctor.paired.rows import check_export, count_worse, export_changed, export_ids, lay_changed, regressions
 from proctor.paired.shares import mean_change
-from proctor.paired.sides import Side
+from proctor.paired.sides import Side, narrowed, same_data
 from proctor.paired.workbench import Workbench, told_of, workbench
 from proctor.rows import UserError
 from proctor.spec.compare import differences
@@ -72,14 +72,15 @@ def _check_alike(a: Side, b: Side, wish: Wish) -> None:
     if unknown:
         what = "no source.json: nobody can say whether its rows are the same as those of the other side"
         raise UserError(what, where=unknown[0].run.location, fix=fix)
-    if a.source != b.source:
+    if not same_data(a, b):
         raise UserError("not the same source: their fingerprints differ", where=both, fix=fix)
 
 
 def _compared(bench: Workbench, a: Side, b: Side, wish: Wish) -> Comparison:
     for view in ("one", "other"):
         bench.clear(view)
-    types = [bench.lay(side, view) for side, view in ((a, "one"), (b, "other"))]
+    a, b, told = narrowed(a, b) if wish.by == "row-id" else (a, b, [])
+    types = [bench.lay(side, view, side.only if told else None) for side, view in ((a, "one"), (b, "other"))]
     plan, headline = _plan(a, b, types, wish)
     for side, view in ((a, "one"), (b, "other")):
         with told_of(side):
@@ -106,7 +107,7 @@ def _compared(bench: Workbench, a: Side, b: Side, wish: Wish) -> Comparison:
         regressions=regressions(bench, views, wish.limit),
         regressed=count_worse(bench),
         strict=wish.strict,
-        remarks=[text for side in (a, b) for text in _remarks(side)],
+        remarks=[*told, *(text for side in (a, b) for text in _remarks(side))],
     )
 
 
@@ -160,7 +161,9 @@ def _spec_changes(a: Side, b: Side) -> list[str]:
     if a.run.location == b.run.location:
         return []
     found = [str(d) for d in differences(a.spec, b.spec) if not d.key.startswith("engine.checkpoints")]
-    return found + [f"source: {a.source} -> {b.source}" for _ in range(1) if a.source != b.source]
+    if a.source == b.source or same_data(a, b):
+        return found
+    return [*found, f"source: {a.source} -> {b.source}"]
 
 
 def _remarks(side: Side) -> list[str]:

@@ -12,7 +12,7 @@ from proctor.paired.measures import measures_of
 from proctor.paired.model import Change, Measure
 from proctor.paired.pairing import Plan, lay_pairs, lay_side
 from proctor.paired.shares import mean_change
-from proctor.paired.sides import Given, Side
+from proctor.paired.sides import Given, Side, same_data, same_rows
 from proctor.paired.values import summary_of
 from proctor.paired.workbench import Workbench, told_of, workbench
 from proctor.results.parts import parts_of
@@ -138,8 +138,9 @@ def _since(bench: Workbench, before: Side | None, side: Side, measure: Measure |
         lay_side(bench, plan, "now", "side_now")
     change, note = None, ""
     if before is not None:
-        same = before.run.location == side.run.location or (before.source is not None and before.source == side.source)
-        note = "" if same else f"not the source of {before.label}"
+        same = same_rows(before, side)
+        which = "rows" if same_data(before, side) else "source"
+        note = "" if same else f"not the {which} of {before.label}"
         if same:
             lay_pairs(bench, plan, "side_before", "side_now")
             change = (f1_change if measure.form == "f1" else mean_change)(bench, measure, 0, clustered=False)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
+from pyroaring import BitMap64
 
 from proctor.results import RunDir
 from proctor.results.rundir import SourceFacts
@@ -21,6 +22,7 @@ class Side:
     Attributes:
         label: what it is called beside the others.
         source: what the run's source was; None when that is not known.
+        only: the rows that the run was told to keep to, or that are compared; None for all of the source.
     """
 
     run: RunDir
@@ -28,11 +30,19 @@ class Side:
     checkpoint: str
     label: str
     source: SourceFacts | None
+    only: BitMap64 | None = None
 
     @property
     def where(self) -> str:
         """Run directory and checkpoint, as given on a command line."""
         return f"{self.run.location}:{self.checkpoint}"
+
+    @property
+    def expected(self) -> int | None:
+        """Rows that it should have; None when nobody knows."""
+        if self.source is None:
+            return None
+        return self.source.rows if self.only is None else len(self.only)
 
     def stored_summary(self) -> Summary | None:
         """What the run added up for this checkpoint when it closed; None when it has not.
@@ -69,9 +79,9 @@ def open_run(text: str) -> Given:
     names = [checkpoint.name for checkpoint in spec.engine.checkpoints]
     if name is not None and name not in names:
         raise UserError(f"no checkpoint {name!r} in this run", where=run.location, fix=f"one of {', '.join(names)}")
-    source = run.source()
+    source, only = run.source(), run.chosen()
     chosen = names if name is None else [name]
-    return Given(text, name is not None, [Side(run, spec, each, _short(run, each), source) for each in chosen])
+    return Given(text, name is not None, [Side(run, spec, each, _short(run, each), source, only) for each in chosen])
 
 
 def line_up(runs: Sequence[Given]) -> tuple[list[list[Side]], list[str]]:
@@ -108,6 +118,33 @@ def line_up(runs: Sequence[Given]) -> tuple[list[list[Side]], list[str]]:
             "no checkpoint has the same name in all runs", where="proctor compare", fix="name them: RUN:CHECKPOINT"
         )
     return groups, missing
+
+
+def same_rows(a: Side, b: Side) -> bool:
+    """Whether both were asked the same rows of the same source."""
+    return a.run.location == b.run.location or (same_data(a, b) and a.only == b.only)
+
+
+def same_data(a: Side, b: Side) -> bool:
+    """Whether the sources of both are known to be the same, whichever of its rows they were asked."""
+    return a.source is not None and b.source is not None and a.source.same_data(b.source)
+
+
+def narrowed(a: Side, b: Side) -> tuple[Side, Side, list[str]]:
+    """Both sides kept to the rows that both were asked, and what is said of that.
+
+    Raises:
+        UserError: there is no such row.
+    """
+    if a.only == b.only:
+        return a, b, []
+    lists = [side.only for side in (a, b) if side.only is not None]
+    common = BitMap64.intersection(*lists)
+    if not common:
+        raise UserError("no row was asked of both", where=f"{a.label} and {b.label}")
+    kept = [f"{side.label} has {len(side.only):,} rows of its source" for side in (a, b) if side.only is not None]
+    told = f"{', '.join(kept)} (--only): the {len(common):,} rows that were asked of both are compared"
+    return replace(a, only=common), replace(b, only=common), [told]
 
 
 def _found(text: str) -> tuple[RunDir, str | None]:

@@ -43,7 +43,7 @@ def tally_of(bench: Workbench, side: Side, view: str) -> Tally:
         f"select count(*), count(*) filter ({STONE}), count(*) filter (not {STONE} and error_kind is not null and not "
         f"({unsound})), count(*) filter ({unsound}) from {view}"
     )
-    expected = side.source.rows if side.source is not None else rows
+    expected = side.expected if side.expected is not None else rows
     return Tally(expected, errors, stones + max(0, expected - rows), odd + bench.duplicates[view])
 
 
@@ -58,7 +58,7 @@ def summary_of(bench: Workbench, side: Side, view: str) -> Summary | None:
     """
     if isinstance(side.spec.task, PythonTaskSpec):
         return side.stored_summary()
-    expected = side.source.rows if side.source is not None else bench.one(f"select count(*) from {view}")[0]
+    expected = side.expected if side.expected is not None else bench.one(f"select count(*) from {view}")[0]
     task = make_task(side.spec.task, side.spec.source.columns)
     try:
         return task.summary(bench.connection.view(view), expected)
@@ -76,5 +76,5 @@ def strict_share(bench: Workbench, side: Side, view: str, measure: Measure) -> M
             f"select count(*) filter ({cell} and error_kind is null and answer is not null), count(*) filter "
             f"({cell} is null and answer is not null and parse_error is null and error_kind is null) from {view}"
         )
-    expected = side.source.rows if side.source is not None else bench.one(f"select count(*) from {view}")[0]
+    expected = side.expected if side.expected is not None else bench.one(f"select count(*) from {view}")[0]
     return share(measure.name, hits, max(hits, expected - free), expected)

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
 
 from proctor.paired.sides import Side
 from proctor.results.parts import TOMBSTONE_SUFFIX
@@ -48,11 +51,16 @@ class Workbench:
         for name in (view, f"raw_{view}"):
             self.connection.execute(f"drop view if exists {name}")
 
-    def lay(self, side: Side, view: str) -> dict[str, str]:
+    def lay(self, side: Side, view: str, keep: BitMap64 | None = None) -> dict[str, str]:
         """Makes `view` of a side's records and gives the DuckDB type of each column, by name.
 
         A record that comes later in the order of the parts gives way to one with the same key, and a tombstone to a
         final record, as when a run is resumed.
+
+        Args:
+            side: whose records.
+            view: its name.
+            keep: ids of the rows to keep to; None is for all that there are.
 
         Raises:
             UserError: there are no records, a part is damaged, or it does not hold records of this checkpoint.
@@ -67,11 +75,22 @@ class Workbench:
                 ) from None
             types = {row[0]: row[1] for row in self.ask(f"describe {raw}")}
             self._check(side, raw, types)
-            count, keys = self.one(f"select count(*), count(distinct row_id) from {raw}")
+            kept = self._kept(raw, keep)
+            count, keys = self.one(f"select count(*), count(distinct row_id) from {kept}")
             self.duplicates[view] = count - keys
             once = _FIRST if count > keys else ""
-            self.connection.execute(f"create view {view} as select * from {raw} {once}")
+            self.connection.execute(f"create view {view} as select * from {kept} {once}")
         return {name: kind for name, kind in types.items() if name not in _PLACES}
+
+    def _kept(self, raw: str, keep: BitMap64 | None) -> str:
+        """The records of some rows, or all, as SQL that stands behind ``from``."""
+        if keep is None:
+            return raw
+        ids = pa.table({"row_id": np.fromiter(keep, np.int64, len(keep))})
+        self.connection.register("ids_kept", ids)
+        self.connection.execute(f"create or replace table kept_{raw} as select row_id from ids_kept")
+        self.connection.unregister("ids_kept")
+        return f"(from {raw} semi join kept_{raw} using (row_id))"
 
     def _check(self, side: Side, raw: str, types: dict[str, str]) -> None:
         lacking = [name for name in _NEEDED if name not in types]

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
+from proctor.results.chosen import NAME as CHOSEN_NAME
+from proctor.results.chosen import ChosenFacts, read_chosen
 from proctor.results.files import add_event, read_events, read_json, write_json, write_text
 from proctor.results.parts import is_damage, parts_of
 from proctor.rows import Event, UserError
@@ -25,7 +28,16 @@ if TYPE_CHECKING:
     import duckdb
 
 _FOLDERS = ("results", "attempts", "stalls", "faults", "aside", "events", "audit", "trackers")
-_FILES = ("spec.yaml", "events.jsonl", "metrics.prom", "report.html", "records.csv", "records.jsonl", "records.parquet")
+_FILES = (
+    "spec.yaml",
+    "events.jsonl",
+    "metrics.prom",
+    "report.html",
+    "records.csv",
+    "records.jsonl",
+    "records.parquet",
+    CHOSEN_NAME,
+)
 _DOCUMENTS = ("source", "versions", "plan", "status", "reconciliation", "metrics")
 _CONTENT = (*_FOLDERS, *_FILES, *(f"{name}.json" for name in _DOCUMENTS))
 OWN_NAMES = (*_CONTENT, LEASE_NAME)
@@ -38,10 +50,21 @@ class SourceFacts(msgspec.Struct, frozen=True):
     Attributes:
         fingerprint: changes whenever the data does.
         rows: how many there are.
+        only: the list of rows that the run keeps to; None if it has all of them.
     """
 
     fingerprint: str
     rows: int
+    only: ChosenFacts | None = None
+
+    @property
+    def expected(self) -> int:
+        """Rows that the run has to answer."""
+        return self.rows if self.only is None else self.only.rows
+
+    def same_data(self, other: SourceFacts) -> bool:
+        """Whether another run's source has the same rows."""
+        return (self.fingerprint, self.rows) == (other.fingerprint, other.rows)
 
 
 class RunDir:
@@ -168,6 +191,15 @@ class RunDir:
             where = f"{self.location}/source.json"
             what = f"does not say what the run's source was: {error}"
             raise UserError(what, where=where, fix="put the file back, or use --fresh") from error
+
+    def chosen(self) -> BitMap64 | None:
+        """The rows that the run was told to keep to; None if it has all of its source, or has not begun.
+
+        Raises:
+            UserError: ``source.json`` or the list is damaged.
+        """
+        facts = self.source()
+        return None if facts is None or facts.only is None else read_chosen(self.folder, facts.only)
 
     def write(self, name: str, value: Any) -> None:
         """Writes a JSON file of the run, whole or not at all."""

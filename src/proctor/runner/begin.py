@@ -12,9 +12,12 @@ from proctor.audit.places import FOLDER as AUDIT
 from proctor.audit.standing import check_standing
 from proctor.doctor.versions import changes, check_requires, versions
 from proctor.results import RunDir
+from proctor.results.chosen import NAME as CHOSEN_NAME
+from proctor.results.chosen import chosen_text, facts_of
 from proctor.results.rundir import OWN_NAMES
 from proctor.rows import Event, UserError
 from proctor.runner.exam import Exam
+from proctor.runner.only import check_same_rows
 from proctor.spec import build_spec, differences, dump_spec
 from proctor.storage.connect import is_url
 
@@ -28,9 +31,19 @@ def begin(exam: Exam, *, fresh: bool) -> None:
     check_directory(exam, fresh=fresh)
     if fresh:
         set_aside(exam.run)
-    exam.run.write("source", {"fingerprint": exam.source.fingerprint(), "rows": len(exam.expected)})
+    _record_source(exam)
     _record_versions(exam)
     exam.run.create(exam.spec)  # last: from here on this is a run
+
+
+def _record_source(exam: Exam) -> None:
+    """Writes down what the rows are, and which of them the run keeps to."""
+    facts: dict[str, object] = {"fingerprint": exam.source.fingerprint(), "rows": exam.source_rows}
+    if exam.only is not None:
+        exam.run.write("source", facts | {"only": facts_of(exam.only)})
+        exam.run.folder.write(CHOSEN_NAME, chosen_text(exam.only))
+    else:
+        exam.run.write("source", facts)
 
 
 def _record_versions(exam: Exam) -> None:
@@ -109,3 +122,4 @@ def _same_run(exam: Exam) -> None:
     source = exam.run.source()
     if source is not None and source.fingerprint != exam.source.fingerprint():
         raise UserError("the run here was made from other data under the same path", where=where, fix=cure)
+    check_same_rows(exam.run, exam.only)

@@ -17,7 +17,9 @@ from proctor.results import RunDir
 from proctor.rows import UserError
 from proctor.rows.records import record_schema
 from proctor.runner.infer import EngineSetup
+from proctor.runner.only import rows_to_keep_to
 from proctor.sources.base import Source
+from proctor.sources.chosen import ChosenRows
 from proctor.spec import Checkpoint, RunSpec
 from proctor.storage.connect import StorageOptions
 from proctor.storage.folder import open_folder
@@ -38,15 +40,33 @@ class Exam:
     images: ImageRules = field(default_factory=ImageRules)
 
     @classmethod
-    def of(cls, spec: RunSpec) -> Exam:
+    def of(cls, spec: RunSpec, only: BitMap64 | None = None, *, fresh: bool = False) -> Exam:
         """Opens the source and makes the task.
 
+        Args:
+            spec: of the run.
+            only: the rows to keep to; None is for those that a run in the same directory keeps to, or all.
+            fresh: whether a run in the same directory is put aside.
+
         Raises:
-            UserError: the source, its columns or the task do not fit together.
+            UserError: the source, its columns or the task do not fit together, or there are no such rows.
         """
         found = material_of(spec)
         run = RunDir(found.spec.run_dir, StorageOptions(**found.spec.storage.model_dump()))
-        return cls(found.spec, run, found.source, found.task, found.expected, found.images)
+        source, expected = found.source, found.expected
+        if (rows := rows_to_keep_to(run, only, fresh=fresh)) is not None:
+            source, expected = ChosenRows(source, rows, expected), rows
+        return cls(found.spec, run, source, found.task, expected, found.images)
+
+    @property
+    def source_rows(self) -> int:
+        """Rows of the source, whether or not the run has all of them."""
+        return self.source.of if isinstance(self.source, ChosenRows) else len(self.expected)
+
+    @property
+    def only(self) -> BitMap64 | None:
+        """The rows of the list that the run keeps to; None if it has all of its source."""
+        return self.expected if isinstance(self.source, ChosenRows) else None
 
     @property
     def record_schema(self) -> pa.Schema:

@@ -40,11 +40,19 @@ from proctor.runner.watch import WatchedSweep
 from proctor.spec import RunSpec
 
 
-def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Observer = quiet) -> RunOutcome:
+def run(
+    spec: RunSpec,
+    *,
+    only: BitMap64 | None = None,
+    fresh: bool = False,
+    force: bool = False,
+    observer: Observer = quiet,
+) -> RunOutcome:
     """Evaluates every checkpoint of `spec` over every row of its source, or resumes where an earlier run stopped.
 
     Args:
         spec: what to run; its ``run_dir`` is where everything is kept.
+        only: ids of the rows to run; None is for those that an earlier run in the same directory keeps to, or all.
         fresh: put an earlier run in the same directory aside and start anew.
         force: go ahead with a run that the plan says does not fit.
         observer: is told how the run goes.
@@ -53,9 +61,10 @@ def run(spec: RunSpec, *, fresh: bool = False, force: bool = False, observer: Ob
         The outcome; its ``exit_code`` is 0 complete, 2 complete with too many errors, 3 incomplete, 130 interrupted.
 
     Raises:
-        UserError: the spec, its source, task or engine cannot work or does not fit, or the directory holds another run.
+        UserError: the spec, its source, task or engine cannot work or does not fit, the source lacks a row of `only`,
+            or the directory holds another run.
     """
-    asked = Exam.of(spec)
+    asked = Exam.of(spec, only, fresh=fresh)
     check(asked, fresh=fresh)
     exam, plan = planned(asked, force=force)
     tracked, exported = Tracked(exam), Exported(exam)

@@ -43,9 +43,10 @@ class Plan:
     """What would run.
 
     Attributes:
-        rows: rows of the source.
+        rows: rows of the run.
+        source_rows: rows of the source, whether or not the run has all of them.
         columns: the source's columns and their types.
-        blocks: blocks that the first sweep over all rows would have.
+        blocks: blocks that a first sweep over all of its rows would have.
         data_bytes: estimate of the bytes that they hold.
         todo: rows that each checkpoint has left, given what the run directory already holds.
         preview: the first row's prompt as text, images as ``[image]``.
@@ -55,6 +56,7 @@ class Plan:
     """
 
     rows: int
+    source_rows: int
     columns: dict[str, str]
     blocks: int
     data_bytes: int
@@ -66,17 +68,18 @@ class Plan:
     audit: AuditPlan | None = None
 
 
-def make_plan(spec: RunSpec) -> Plan:
-    """Plans `spec` without side effects: reads ids and one row, writes nothing, starts no engine.
+def make_plan(exam: Exam) -> Plan:
+    """Plans a run without side effects: reads ids and one row, writes nothing, starts no engine.
 
     Raises:
-        UserError: the spec, its source, task or engine cannot work, or the run directory holds another run.
+        UserError: the engine cannot work, or the run directory holds another run.
     """
-    exam = Exam.of(spec)
+    spec = exam.spec
     check(exam)
     groups = exam.source.groups(exam.expected, spec.stream.block_rows, int(spec.stream.block_mb * 1e6))
     return Plan(
         rows=len(exam.expected),
+        source_rows=exam.source_rows,
         columns={field.name: str(field.type) for field in exam.source.columns()},
         blocks=len(groups),
         data_bytes=sum(group.size_bytes for group in groups),

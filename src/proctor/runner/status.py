@@ -56,7 +56,7 @@ def read_status(run: RunDir) -> RunStatus:
         state = "crashed"
     source = run.source()
     doubts = [] if state in ("running", "crashed") else _doubts(last, done)
-    total = 0 if source is None else source.rows
+    total = 0 if source is None else source.expected
     return RunStatus(state, total, done, errors, last, run.read("reconciliation"), doubts)
 
 

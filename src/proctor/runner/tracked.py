@@ -102,7 +102,12 @@ def parameters(exam: Exam) -> Values:
     spec = {key: value for key, value in exam.spec.model_dump(mode="json").items() if key not in _NOT_PARAMS}
     found = dict(_flat("", masked(spec)))
     found |= {f"version.{name}": version for name, version in versions().items()}
-    return {**found, "source.fingerprint": exam.source.fingerprint(), "source.rows": len(exam.expected)}
+    return {
+        **found,
+        "source.fingerprint": exam.source.fingerprint(),
+        "source.rows": exam.source_rows,
+        "rows": len(exam.expected),
+    }
 
 
 def progress_values(progress: Progress) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ def gather(run: RunDir, *, rows: bool = True) -> RunView:
         return RunView(
             name=_name(run.location),
             verdict=verdict(ledgers, exit_code, spec.limits.max_error_rate),
-            facts=_facts(spec, ledgers, events),
+            facts=_facts(spec, _rows(run, ledgers), events),
             checkpoints=checkpoints,
             ledgers=ledgers,
             metrics=metrics,
@@ -178,13 +178,13 @@ def _has_counts(confusion: Confusion) -> bool:
     return any(map(any, confusion.counts))
 
 
-def _facts(spec: RunSpec, ledgers: list[Ledger], events: list[Event]) -> list[tuple[str, str]]:
+def _facts(spec: RunSpec, rows: str, events: list[Event]) -> list[tuple[str, str]]:
     replicas = f" \u00d7 {spec.engine.replicas}" if spec.engine.replicas > 1 else ""
     facts = [
         ("Task", spec.task.kind),
         ("Engine", f"{spec.engine.kind}{replicas}"),
         ("Checkpoints", whole(len(spec.engine.checkpoints))),
-        *[("Rows", whole(ledger.expected)) for ledger in ledgers[:1]],
+        *[("Rows", rows) for _ in range(1) if rows],
         ("Source", f"{spec.source.kind}, {spec.source.path}"),
     ]
     if events:
@@ -192,6 +192,16 @@ def _facts(spec: RunSpec, ledgers: list[Ledger], events: list[Event]) -> list[tu
     if worked := sweep_seconds(events):
         facts.append(("Sweeps took", duration(worked)))
     return facts
+
+
+def _rows(run: RunDir, ledgers: list[Ledger]) -> str:
+    """How many rows the run has, and of how many if it keeps to a list; empty before anybody counted."""
+    if not ledgers:
+        return ""
+    with suppress(UserError):  # damaged: then it is not said
+        if (facts := run.source()) is not None and facts.only is not None:
+            return f"{whole(ledgers[0].expected)} of {whole(facts.rows)}, those of a list"
+    return whole(ledgers[0].expected)
 
 
 def _yaml(spec: RunSpec, run: RunDir) -> str:

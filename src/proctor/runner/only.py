@@ -1,0 +1,74 @@
+"""Which rows a run keeps to: those of the list that it is given, or of the one that it began with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyroaring import BitMap64
+
+from proctor.results import RunDir
+from proctor.results.chosen import RowList, parse_ids
+from proctor.rows import UserError
+
+
+def read_list(place: str) -> RowList:
+    """The row ids in a file, a line each; ``-`` is standard input.
+
+    Raises:
+        UserError: it cannot be read, or is no list of row ids.
+    """
+    if place == "-":
+        return parse_ids(sys.stdin.buffer, "standard input")
+    try:
+        with Path(place).open("rb") as file:
+            return parse_ids(file, place)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror or error}", where=place) from error
+
+
+def row_list(ids: Iterable[int]) -> BitMap64:
+    """Row ids as a set.
+
+    Raises:
+        UserError: one is no row id, or there is none.
+    """
+    try:
+        rows = BitMap64(ids)
+    except (TypeError, OverflowError, ValueError) as error:
+        raise UserError(f"not row ids: {error}", where="only") from error
+    if not rows:
+        raise UserError("it names no row", where="only")
+    return rows
+
+
+def rows_to_keep_to(run: RunDir, given: BitMap64 | None, *, fresh: bool) -> BitMap64 | None:
+    """The list of a run that is about to begin or to go on; None for all rows of the source.
+
+    Whether a list that is given suits a run that is there already is for `check_same_rows`.
+
+    Raises:
+        UserError: the run's own list is damaged.
+    """
+    if given is not None or fresh or not run.folder.exists("spec.yaml"):
+        return given
+    return run.chosen()
+
+
+def check_same_rows(run: RunDir, now: BitMap64 | None) -> None:
+    """Whether a run that is there keeps to these rows.
+
+    Raises:
+        UserError: it keeps to others.
+    """
+    before = run.chosen()
+    if before == now:
+        return
+    if before is None or now is None:
+        what = "all rows of the source" if before is None else f"a list of {len(before):,} rows"
+    else:
+        lost, new = len(before - now), len(now - before)
+        what = f"another list of rows: {lost:,} of its {len(before):,} are not on this one, {new:,} are new"
+    fix = "leave --only out to go on with them, use --fresh to start anew, or another run_dir"
+    raise UserError(f"the run here is of {what}", where=run.location, fix=fix)
