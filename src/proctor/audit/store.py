@@ -70,10 +70,23 @@ def read_audit(folder: Path) -> Audit:
     for place in (folder, folder / "audit"):
         if (place / AUDIT).is_file():
             try:
-                return msgspec.json.decode((place / AUDIT).read_bytes(), type=Audit)
-            except (msgspec.DecodeError, OSError) as error:
-                raise UserError(f"not an audit that this version reads: {error}", where=str(place / AUDIT)) from error
+                content = (place / AUDIT).read_bytes()
+            except OSError as error:
+                raise UserError(f"cannot be read: {error.strerror or error}", where=str(place / AUDIT)) from error
+            return audit_of(content, str(place / AUDIT))
     raise UserError(f"no audit here (no {AUDIT})", where=str(folder), fix="make one with `proctor audit SPEC`")
+
+
+def audit_of(content: bytes, where: str) -> Audit:
+    """The audit in the content of an ``audit.json``; `where` stands for the file in messages.
+
+    Raises:
+        UserError: it is damaged, or another version of Proctor wrote it.
+    """
+    try:
+        return msgspec.json.decode(content, type=Audit)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UserError(f"not an audit that this version reads: {error}", where=where) from error
 
 
 def read_answers(folder: Path) -> Iterator[Observation]:

@@ -66,16 +66,25 @@ def read_bench(place: Path) -> Measured:
         raise UserError("no bench here", where=str(path), fix=_FIX) from error
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
-    envelope = _decoded(content, _Envelope, path, "not a bench, or damaged")
+    return bench_of(content, str(path))
+
+
+def bench_of(content: bytes, where: str) -> Measured:
+    """What the content of a ``compile.json`` says was measured; `where` stands for the file in messages.
+
+    Raises:
+        UserError: it is damaged, or another version of Proctor wrote it.
+    """
+    envelope = _decoded(content, _Envelope, where, "not a bench, or damaged")
     if envelope.format != FORMAT:
-        raise UserError(f"not a bench: its format is {envelope.format!r}", where=str(path), fix=_FIX)
+        raise UserError(f"not a bench: its format is {envelope.format!r}", where=where, fix=_FIX)
     if envelope.version != VERSION:
         what = f"a bench of format version {envelope.version}; this Proctor reads version {VERSION}"
-        raise UserError(what, where=str(path), fix=_FIX)
-    measured: Measured = _decoded(bytes(envelope.measured), Measured, path, "a damaged bench")
+        raise UserError(what, where=where, fix=_FIX)
+    measured: Measured = _decoded(bytes(envelope.measured), Measured, where, "a damaged bench")
     trouble = _trouble(measured)
     if trouble:
-        raise UserError(f"a damaged bench: {trouble}", where=str(path), fix=_FIX)
+        raise UserError(f"a damaged bench: {trouble}", where=where, fix=_FIX)
     return measured
 
 
@@ -88,11 +97,11 @@ def _file(place: Path) -> Path:
     return place / BENCH if place.is_dir() else place
 
 
-def _decoded(content: bytes, type_: Any, path: Path, what: str) -> Any:
+def _decoded(content: bytes, type_: Any, where: str, what: str) -> Any:
     try:
         return msgspec.json.decode(content, type=type_)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UserError(f"{what}: {error}", where=str(path), fix=_FIX) from error
+        raise UserError(f"{what}: {error}", where=where, fix=_FIX) from error
 
 
 def _trouble(measured: Measured) -> str:

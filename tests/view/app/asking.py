@@ -14,8 +14,29 @@ from proctor.view.browse.places import open_places
 
 _HOST = "127.0.0.1:7777"
 _OWN_TAGS = {
-    *("html", "head", "meta", "title", "link", "body", "main", "nav", "header", "section", "footer", "h1", "h2", "h3"),
-    *("script", "a", "p", "div", "span", "b", "strong", "code", "pre", "mark", "ul", "li", "dl", "dt", "dd", "img"),
+    *("html", "head", "meta", "title", "link", "body", "main", "nav", "header", "section", "article", "footer"),
+    *(
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "script",
+        "a",
+        "p",
+        "div",
+        "span",
+        "b",
+        "strong",
+        "code",
+        "pre",
+        "mark",
+        "ul",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "img",
+    ),
     *("table", "thead", "tbody", "tr", "th", "td", "form", "input", "label", "button", "details", "summary"),
     *("svg", "g", "path", "line", "rect", "circle", "text", "polyline", "polygon", "tspan", "figure", "figcaption"),
 }

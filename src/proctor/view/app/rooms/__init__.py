@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proctor.view.app.rooms import assets, live, rows, runs
+from proctor.view.app.rooms import assets, audits, benches, live, rows, runs
 
-ROOMS = (runs, rows, live, assets)
+ROOMS = (runs, rows, audits, benches, live, assets)
 """Each has ``answers(site)``: what it answers, by path."""

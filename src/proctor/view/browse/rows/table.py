@@ -89,7 +89,7 @@ def open_rows(run: RunDir) -> Iterator[RowTable]:
     where = run.results.location
     with (
         tempfile.TemporaryDirectory(prefix="proctor-view-") as folder,
-        duckdb.connect(config=_settings(folder)) as base,
+        duckdb.connect(config=confined(folder)) as base,
     ):
         try:
             _lay(base, [part.path for part in parts.values()], folder, alike=_are_alike(parts))
@@ -108,7 +108,8 @@ def open_rows(run: RunDir) -> Iterator[RowTable]:
         yield RowTable(base, columns, total, tuple(parts), tuple(damaged.items()), Path(folder), where)
 
 
-def _settings(folder: str) -> dict[str, Any]:
+def confined(folder: str) -> dict[str, Any]:
+    """Settings of a database with little memory, which spills into `folder` and brings nothing in by itself."""
     return {
         "memory_limit": _MEMORY,
         "threads": 2,
