@@ -174,6 +174,14 @@ def test_a_large_unit_is_not_passed_by_small_ones_unless_it_can_never_fit() -> N
     assert decided(running, replace(large, gpus=25.0), small) == [Admit("c", 1)]
 
 
+def test_engines_never_take_all_cpus_together_and_one_alone_may_try() -> None:
+    queue = [unit(name, cpus=1.0) for name in "abc"]
+    assert decided(*queue, room=Room(24.0, cpus=2.5)) == [Admit("a", 1), Admit("b", 1)]
+    assert decided(replace(at_work(), cpus=1.0), queue[1], room=Room(24.0, cpus=1.5)) == []
+    assert decided(*queue, room=Room(24.0, cpus=0.5)) == [Admit("a", 1)]  # its run says what it takes
+    assert decided(unit("free"), *queue, room=Room(24.0, cpus=0.5)) == [Admit("free", 1)]
+
+
 def test_units_run_by_hand_take_room_too() -> None:
     assert decided(unit("x", live=True), unit("b"), room=Room(6.0)) == []
 

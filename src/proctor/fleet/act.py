@@ -62,6 +62,8 @@ class Actor:
     ) -> None:
         self._directory, self._cluster, self._book, self._tell = directory, cluster, book, tell
         self._notes, self._check = Notes(directory.folder), check
+        self.untaken = ""
+        """Why the cluster did not take the job that was submitted last; empty if it did."""
 
     def record(self, kind: str, message: str = "", **data: Any) -> None:
         """Writes an event with plain `data` down, and then takes it into account.
@@ -117,8 +119,10 @@ class Actor:
             note(words.UNIT_ADOPTED, "its job was submitted already")
         except RefusedError as error:
             note(words.UNIT_GONE, f"its job was refused: {error}", counts=True)
-        except UnreachableError:
+        except UnreachableError as error:
+            self.untaken = f"the cluster does not take the job of {unit.name}, which is tried again: {error}"
             return False  # whether it has arrived will be seen
+        self.untaken = ""
         return True
 
     def _order(self, fleet: Fleet, unit: Unit, submission: str, attempt: int) -> Order:

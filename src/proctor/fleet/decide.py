@@ -232,14 +232,16 @@ def _admissions(view: FleetView, room: Room) -> list[Action]:
     """Units that fit now, in the order of the queue: none passes another that could go next."""
     taking = [unit for unit in view.units if unit.takes_room]
     free = room.gpus - room.others - sum(unit.gpus for unit in taking) + _ROUNDING
-    slots = room.jobs - len(taking)
+    slots, cpus = room.jobs - len(taking), room.cpus - sum(unit.cpus for unit in taking) + _ROUNDING
     admitted: list[Action] = []
     for unit in sorted((unit for unit in view.units if may_run(unit)), key=lambda unit: -unit.priority):
         if unit.gpus > room.gpus + _ROUNDING:
             continue  # the cluster is too small for it, at least now; the others need not wait for that
         if unit.gpus > free or slots < 1:
             break
-        free, slots = free - unit.gpus, slots - 1
+        if unit.cpus > cpus and (taking or admitted):
+            break  # one that is alone is refused by its own run, which says what it takes
+        free, slots, cpus = free - unit.gpus, slots - 1, cpus - unit.cpus
         admitted.append(Admit(unit.name, unit.tried + 1))
     return admitted
 

@@ -176,6 +176,7 @@ class Watcher:
             self._check_held()
             self._current.tell("room", "" if actions else why_idle(view))
             self._actor.act(actions, self._current.fleet, self._current.units)
+            self._current.tell("jobs", self._actor.untaken)
             self._observer.keep()
         except OSError as error:  # storage that fails now may well be back soon; the lease says when it is too late
             self._check_held()

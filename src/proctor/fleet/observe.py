@@ -80,7 +80,7 @@ class Observer:
         found = tuple(self._directory.each(lambda unit: self._unit(unit, jobs, held), units))
         ours = {unit.name: unit.gpus for unit in found if unit.live}
         others = self._others.of(sighting.used, ours, self._book.now())
-        return FleetView(found, _room(fleet, sighting, others), limits, self._admits)
+        return FleetView(found, _room(fleet, sighting, others, units), limits, self._admits)
 
     def keep(self, *, at_once: bool = False) -> None:
         """Stores since when units have not got on, every half minute or `at_once`, for the next watcher.
@@ -123,6 +123,7 @@ class Observer:
             unit.name,
             unit.gpus,
             unit.priority,
+            cpus=unit.spec.engines_at_once * unit.spec.engine.cpus_per_replica,
             attempt=shown,
             tried=history.tried,
             live=live,
@@ -211,9 +212,10 @@ def _mark(attempt: AttemptView, status: Any) -> str:
     return mark_of(attempt.number, "" if attempt.job is None else attempt.job.state, status)
 
 
-def _room(fleet: Fleet, sighting: Sighting, others: float) -> Room:
+def _room(fleet: Fleet, sighting: Sighting, others: float, units: Sequence[Unit]) -> Room:
     """What the fleet may use."""
     most = sighting.gpus if fleet.spec.cluster.gpus is None else min(sighting.gpus, fleet.spec.cluster.gpus)
     left_to_others = sighting.gpus - most
     jobs = fleet.spec.max_concurrent or max(1, int(sighting.cpus))  # a driver keeps a CPU busy
-    return Room(most, max(0.0, others - left_to_others), jobs)
+    prepares = max((unit.spec.stream.prepare_cpus for unit in units), default=0.0)
+    return Room(most, max(0.0, others - left_to_others), jobs, sighting.cpus - prepares)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -108,6 +109,7 @@ class UnitView:
     Attributes:
         name: of the unit.
         gpus: that its job takes.
+        cpus: that its engines reserve.
         priority: higher comes first; among equals the order in the view decides.
         attempt: the try that is under way, if one is.
         tried: tries so far.
@@ -128,6 +130,7 @@ class UnitView:
     name: str
     gpus: float
     priority: int = 0
+    cpus: float = 0.0
     attempt: AttemptView | None = None
     tried: int = 0
     live: bool = False
@@ -172,11 +175,14 @@ class Room:
         gpus: in all, for this fleet: what the spec allows it, of what the cluster's living nodes have.
         others: of those, GPUs that somebody else uses.
         jobs: most jobs at the same time.
+        cpus: that engines may reserve: those of the cluster's living nodes, but for what a task takes that reads and
+            prepares. Where engines of several jobs reserve them all, none of them ever gets a row.
     """
 
     gpus: float
     others: float = 0.0
     jobs: int = 1_000_000
+    cpus: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
