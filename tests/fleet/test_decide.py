@@ -21,6 +21,7 @@ from proctor.fleet.decide import (
     Started,
     Stop,
     decide,
+    why_fewer,
     why_idle,
 )
 from proctor.fleet.view import AttemptView, FleetView, Job, JobState, LastWords, Limits, Room, UnitView
@@ -180,6 +181,15 @@ def test_engines_never_take_all_cpus_together_and_one_alone_may_try() -> None:
     assert decided(replace(at_work(), cpus=1.0), queue[1], room=Room(24.0, cpus=1.5)) == []
     assert decided(*queue, room=Room(24.0, cpus=0.5)) == [Admit("a", 1)]  # its run says what it takes
     assert decided(unit("free"), *queue, room=Room(24.0, cpus=0.5)) == [Admit("free", 1)]
+    busy = replace(at_work(), cpus=1.0)
+    told = why_fewer(FleetView((busy, queue[1]), Room(24.0, cpus=1.5)))
+    assert told == (
+        "a unit waits although there are GPUs for it: the engines of all jobs may reserve 1.5 CPUs, "
+        "and 1 more are wanted (engine.cpus_per_replica)"
+    )
+    for room in (Room(24.0, cpus=2.0), Room(6.0, cpus=1.5), Room(24.0, jobs=1, cpus=1.5), None):
+        assert why_fewer(FleetView((busy, queue[1]), room)) == ""
+    assert why_fewer(FleetView((busy,), Room(24.0, cpus=0.5))) == ""
 
 
 def test_units_run_by_hand_take_room_too() -> None:

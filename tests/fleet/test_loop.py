@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proctor.fleet import words
-from proctor.fleet.jobs import RefusedError, UnreachableError
+from proctor.fleet.jobs import RefusedError
 from proctor.fleet.loop import Ears, Watcher, described
 from proctor.fleet.notes import Notes
 from proctor.fleet.observe import parsed
@@ -46,24 +46,6 @@ def test_a_fleet_runs_to_its_end_as_room_comes_free(stage: Stage) -> None:
         assert again.watch() == 2
         with pytest.raises(UserError, match="another driver"), stage.watcher().watching():
             pass
-
-
-def test_others_gpus_and_tickets_count(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, cluster={"ticket": "seat", "gpus": 9}, priority=[{"match": "c", "priority": 1}])
-    stage.cluster.used = 6.0  # of 12: 3 of the 9 that this fleet may have are taken
-    watcher = stage.watcher()
-    with watcher.watching():
-        steps(watcher)
-        assert [order.tickets for order in stage.cluster.orders] == [{"seat": 6.0}]
-        assert list(stage.cluster.jobs) == [stage.id("c")]
-
-
-def test_engines_leave_a_cpu_to_what_reads(tmp_path: Path) -> None:
-    run = {**RUN, "engine": {"kind": "scripted", "cpus_per_replica": 4.0}}  # of 8 CPUs
-    stage = Stage(tmp_path, run=run)
-    with (watcher := stage.watcher()).watching():
-        steps(watcher)
-        assert [order.submission for order in stage.cluster.orders] == [stage.id("a")]
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["the job never arrived", "the job arrived"])
@@ -108,22 +90,6 @@ def test_answers_that_get_lost_and_jobs_that_are_refused(stage: Stage) -> None:
         gone = [event.data["counts"] for event in stage.place.events() if event.kind == words.UNIT_GONE]
         assert gone == [False, False, True]
         assert "no such resource" in stage.last(words.UNIT_GONE).message
-
-
-def test_a_cluster_that_can_be_seen_and_takes_no_jobs_is_told_once(stage: Stage) -> None:
-    said: list[str] = []
-    stage.cluster.faults = [UnreachableError("No available agent to submit job")] * 6
-    watcher = stage.watcher(ears=Ears(trouble=said.append))
-    with watcher.watching():
-        steps(watcher, 4)
-        assert said == [
-            "the cluster does not take the job of a, which is tried again: No available agent to submit job"
-        ]
-        assert not stage.cluster.orders
-        steps(watcher, 4)
-        assert [order.submission for order in stage.cluster.orders] == [stage.id("a"), stage.id("b")]
-    assert len(said) == 1
-    assert stage.kinds("a") == [words.UNIT_ADMITTED]  # one attempt all the while
 
 
 def test_nothing_is_decided_while_the_cluster_is_away(stage: Stage) -> None:

@@ -58,7 +58,7 @@ def _cells(row: Standing) -> tuple[object, ...]:
     from proctor.view.formats import metric_interval, metric_value
 
     known = row.expected is not None
-    score = row.score
+    score = None if row.score is None or row.score.value is None else row.score
     return (
         row.cell.name,
         row.state.replace("_", " "),

@@ -230,20 +230,30 @@ def _end_of(unit: UnitView, attempt: AttemptView) -> Action:
 
 def _admissions(view: FleetView, room: Room) -> list[Action]:
     """Units that fit now, in the order of the queue: none passes another that could go next."""
-    taking = [unit for unit in view.units if unit.takes_room]
-    free = room.gpus - room.others - sum(unit.gpus for unit in taking) + _ROUNDING
-    slots, cpus = room.jobs - len(taking), room.cpus - sum(unit.cpus for unit in taking) + _ROUNDING
+    free, slots, cpus = _left(view, room)
+    alone = not any(unit.takes_room for unit in view.units)
     admitted: list[Action] = []
-    for unit in sorted((unit for unit in view.units if may_run(unit)), key=lambda unit: -unit.priority):
+    for unit in _queue(view):
         if unit.gpus > room.gpus + _ROUNDING:
             continue  # the cluster is too small for it, at least now; the others need not wait for that
         if unit.gpus > free or slots < 1:
             break
-        if unit.cpus > cpus and (taking or admitted):
+        if unit.cpus > cpus and (admitted or not alone):
             break  # one that is alone is refused by its own run, which says what it takes
         free, slots, cpus = free - unit.gpus, slots - 1, cpus - unit.cpus
         admitted.append(Admit(unit.name, unit.tried + 1))
     return admitted
+
+
+def _left(view: FleetView, room: Room) -> tuple[float, int, float]:
+    """GPUs, jobs and CPUs that are left beside the units that take room."""
+    taking = [unit for unit in view.units if unit.takes_room]
+    free = room.gpus - room.others - sum(unit.gpus for unit in taking) + _ROUNDING
+    return free, room.jobs - len(taking), room.cpus - sum(unit.cpus for unit in taking) + _ROUNDING
+
+
+def _queue(view: FleetView) -> list[UnitView]:
+    return sorted((unit for unit in view.units if may_run(unit)), key=lambda unit: -unit.priority)
 
 
 def may_run(unit: UnitView) -> bool:
@@ -254,7 +264,7 @@ def may_run(unit: UnitView) -> bool:
 
 def why_idle(view: FleetView) -> str:
     """Why nothing is at work although units wait for room; empty where something is, or none does."""
-    waiting = sorted((unit for unit in view.units if may_run(unit)), key=lambda unit: -unit.priority)
+    waiting = _queue(view)
     if view.room is None or not (view.admits and waiting) or any(unit.takes_room for unit in view.units):
         return ""
     fitting = [unit for unit in waiting if unit.gpus <= view.room.gpus + _ROUNDING]
@@ -264,3 +274,15 @@ def why_idle(view: FleetView) -> str:
     if fitting[0].gpus > view.room.gpus - view.room.others + _ROUNDING:
         return f"nothing can start now: others use the GPUs that {fitting[0].name} waits for"
     return ""
+
+
+def why_fewer(view: FleetView) -> str:
+    """Why a unit waits although there are GPUs for it, if that is for CPUs; else empty."""
+    waiting = _queue(view)
+    if view.room is None or not (view.admits and waiting and any(unit.takes_room for unit in view.units)):
+        return ""
+    (free, slots, cpus), first = _left(view, view.room), waiting[0]
+    if first.gpus > free or slots < 1 or first.cpus <= cpus:
+        return ""
+    may = f"the engines of all jobs may reserve {max(0.0, view.room.cpus):g} CPUs, and {first.cpus:g} more are wanted"
+    return f"a unit waits although there are GPUs for it: {may} (engine.cpus_per_replica)"

@@ -13,7 +13,7 @@ from proctor.fleet import words
 from proctor.fleet.act import Actor
 from proctor.fleet.book import ENDED, GIVEN_UP, Book
 from proctor.fleet.current import Current
-from proctor.fleet.decide import Action, decide, why_idle
+from proctor.fleet.decide import Action, decide, why_fewer, why_idle
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.jobs import Cluster
 from proctor.fleet.notes import Notes
@@ -175,6 +175,8 @@ class Watcher:
             actions = decide(view)
             self._check_held()
             self._current.tell("room", "" if actions else why_idle(view))
+            if not actions:
+                self._current.tell("cpus", why_fewer(view))
             self._actor.act(actions, self._current.fleet, self._current.units)
             self._current.tell("jobs", self._actor.untaken)
             self._observer.keep()
