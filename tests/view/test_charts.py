@@ -156,6 +156,33 @@ def test_timeline_lanes_bars_and_marks() -> None:
     assert sweep_seconds(events) == 100
 
 
+def test_what_lasted_is_a_bar_and_what_did_not_a_mark() -> None:
+    events = [
+        Event("sweep.started", 0.0, message="a: sweep 1"),
+        Event("engine.started", 10.0, engine="one"),
+        Event("engine.loaded", 40.0, engine="one", duration=30.0),
+        Event("engine.started", 12.0, engine="two"),
+        Event("engine.stalled", 50.0, engine="one", duration=0.01),
+        Event("quarantine.started", 50.0, engine="one"),
+        Event("quarantine.ended", 51.0, engine="two"),
+        Event("quarantine.ended", 70.0, engine="one"),
+        Event("engine.loaded", 80.0, duration=1e9),
+        Event("engine.closed", 90.0, engine="one"),
+        Event("sweep.ended", 100.0, message="a: 0 rows left"),
+    ]
+    chart = timeline(events)
+    assert chart is not None
+    lanes = {lane.kind: lane for lane in chart.lanes}
+    across = Scale(0, 100, chart.left, chart.width - 16)
+    shown = {kind: [(bar.x, round(bar.x + bar.width, 1)) for bar in lane.bars] for kind, lane in lanes.items()}
+    assert shown["engine.started"] == [(across(10), across(90))]
+    assert [mark.x for mark in lanes["engine.started"].marks] == [round(across(12))]  # nobody says that it ended
+    assert shown["engine.loaded"] == [(across(10), across(40)), (across(0), across(80))]
+    assert shown["quarantine.started"] == [(across(50), across(70))]
+    assert lanes["quarantine.started"].bars[0].title == "+0:50 quarantine.started: , 0:20"
+    assert (shown["engine.stalled"], len(lanes["engine.stalled"].marks)) == ([], 1)
+
+
 def test_timeline_of_an_interrupted_sweep_of_one_event_and_of_none() -> None:
     assert timeline([]) is None
     chart = timeline([Event("sweep.started", 5.0, message="a: sweep 1")])

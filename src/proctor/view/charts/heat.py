@@ -16,7 +16,7 @@ _TURNED_TOP = 74
 
 
 class Cell(NamedTuple):
-    """One count: corner in pixels, text, shade 0 to 1, and what the tooltip says."""
+    """One count: corner in pixels, text, shade 0 to 1, what the tooltip says, and the labels that it is of."""
 
     x: float
     y: float
@@ -24,6 +24,8 @@ class Cell(NamedTuple):
     shade: float
     on_diagonal: bool
     title: str
+    target: str
+    said: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def _cell(x: float, y: float, count: int, row_sum: int, pair: tuple[str, str], o
     share = count / row_sum if row_sum else 0.0
     target, said = pair
     title = f"target {target}, answered {said}: {whole(count)} of {whole(row_sum)}"
-    return Cell(x, y, _short(count), round(share, 3), on_diagonal, title)
+    return Cell(x, y, _short(count), round(share, 3), on_diagonal, title, target, said)
 
 
 def _short(count: int) -> str:

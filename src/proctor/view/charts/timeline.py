@@ -1,4 +1,4 @@
-"""Events over time: one lane for each kind, and a bar for each sweep."""
+"""Events over time: one lane for each kind, with a bar for whatever lasted."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from proctor.view.formats import clip, since
 WIDTH = 980
 _LEFT, _RIGHT, _LANE, _TOP = 180, 16, 26, 8
 _MOST_LANES = 16
+_MARK = 8.0  # pixels
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)  # seconds
 _TROUBLE = (
     "crash",
@@ -31,6 +32,13 @@ _TROUBLE = (
     "cut_short",
     "aside",
 )
+
+_ENDS = {
+    "engine.started": "engine.closed",
+    "quarantine.started": "quarantine.ended",
+    "breaker.opened": "breaker.closed",
+}
+"""What ends, for the same engine, what another kind of event began."""
 
 
 class Mark(NamedTuple):
@@ -88,10 +96,13 @@ def timeline(events: Sequence[Event]) -> Timeline | None:
     for event in events:
         if event.kind not in ("sweep.started", "sweep.ended"):
             others.setdefault(event.kind, []).append(event)
+    ends = {kind: others.get(end, []) for kind, end in _ENDS.items()}
     lanes = [Lane("sweeps", _y(0), len(bars), trouble=False, marks=[], bars=bars)]
     ordered = sorted(others.items(), key=lambda item: (not is_trouble(item[0]), item[1][0].time))
     for kind, some in ordered[: _MOST_LANES - 1]:
-        lanes.append(Lane(clip(kind, 24), _y(len(lanes)), len(some), is_trouble(kind), _marks(some, across), []))
+        lanes.append(
+            Lane(clip(kind, 24), _y(len(lanes)), len(some), is_trouble(kind), *_drawn(some, ends.get(kind), across))
+        )
     return Timeline(lanes, _ticks(across, begin), int(_y(len(lanes)) + 14))
 
 
@@ -120,6 +131,27 @@ def _bar(start: Event, end: Event | None, across: Scale) -> Bar:
     if end is None:
         return Bar(x, 2.0, f"{start.message}, without an end")
     return Bar(x, max(2.0, round(across(end.time) - x, 1)), f"{start.message}, {end.message}")
+
+
+def _drawn(events: Sequence[Event], ends: Sequence[Event] | None, across: Scale) -> tuple[list[Mark], list[Bar]]:
+    """Marks, and bars for what is known to have lasted longer than a mark is wide."""
+    points, bars = [], []
+    for event in events:
+        begin, end = _span(event, ends)
+        x, width = across(max(begin, across.low)), across(end) - across(max(begin, across.low))
+        if width > _MARK:
+            bars.append(Bar(x, round(width, 1), f"{_title(event, 1, across.low)}, {since(end - begin)[1:]}"))
+        else:
+            points.append(event)
+    return _marks(points, across), bars
+
+
+def _span(event: Event, ends: Sequence[Event] | None) -> tuple[float, float]:
+    """Its beginning and its end; an event that tells how long something took was made at the end of it."""
+    if ends is None:
+        return event.time - max(0.0, event.duration or 0.0), event.time
+    end = next((end.time for end in ends if end.engine == event.engine and end.time >= event.time), event.time)
+    return event.time, end
 
 
 def _marks(events: Sequence[Event], across: Scale) -> list[Mark]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proctor.view.app.rooms import assets, audits, benches, live, rows, runs
+from proctor.view.app.rooms import assets, audits, benches, fleets, live, rows, run, runs
 
-ROOMS = (runs, rows, audits, benches, live, assets)
+ROOMS = (runs, run, rows, fleets, audits, benches, live, assets)
 """Each has ``answers(site)``: what it answers, by path."""
