@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proctor.cli.output import counted, escaped, stdout, table
-from proctor.paired.model import Change, ChangedRow, Comparison, Measure
+from proctor.paired.model import ChangedRow, Comparison
+from proctor.paired.words import interval_of, p_value, sentence, size_of, value_of
 
 _COLOURS = {"better": "green", "worse": "bold red", "changed": "yellow", "no": "bold"}
 _EXCERPT = 48
@@ -25,51 +26,6 @@ def show_comparison(found: Comparison) -> None:
     for text in found.spec_changes:
         stdout.say(f"the runs differ in {text}", style="yellow")
     _show_regressions(found)
-
-
-def sentence(found: Comparison, change: Change | None) -> str:
-    """The result in one sentence."""
-    sides = f"{found.b} against {found.a}"
-    if change is None:
-        return f"{sides}: the task has no metric that rows have one by one"
-    name = change.measure.name
-    if not change.n or change.difference is None:
-        return f"{sides}: no row has {name} on both sides"
-    over = f"over {counted(change.n, 'row')}"
-    size = size_of(change.difference, change.measure)
-    if change.moved == "no":
-        seen = "" if change.detectable is None else (
-            f"; a true difference of {size_of(change.detectable, change.measure, sign=False)} would be seen in 80 % of "
-            "the cases"
-        )  # fmt: skip
-        return f"{sides}: no difference of {name} found {over} ({size}, {interval_of(change)}{seen})"
-    by = size_of(change.difference, change.measure, sign=change.moved == "changed")
-    tested = "" if change.p is None or change.measure.form != "share" else f", p {p_value(change.p)}"
-    return f"{sides}: {name} is {change.moved} by {by} ({interval_of(change)}{tested}) {over}"
-
-
-def size_of(number: float, measure: Measure, *, sign: bool = True) -> str:
-    """A difference; of shares in points of a hundred."""
-    number, form = (number, "+") if sign else (abs(number), "")
-    if measure.form != "mean":
-        return f"{100 * number:{form}.2f} points"
-    return f"{number:{form}.4g} {measure.unit}".rstrip()
-
-
-def interval_of(change: Change) -> str:
-    """The interval of the difference."""
-    if change.low is None or change.high is None:
-        return "no interval"
-    if change.measure.form != "mean":
-        return f"{100 * change.low:+.2f} to {100 * change.high:+.2f}"
-    return f"{change.low:+.4g} to {change.high:+.4g}"
-
-
-def p_value(p: float) -> str:
-    """A p-value in few characters."""
-    if p == 0:
-        return "< 1e-300"  # below what a float can be
-    return f"{p:.1e}" if p < 0.001 else f"{p:.3f}"
 
 
 def _show_account(found: Comparison) -> None:
@@ -101,8 +57,8 @@ def _show_changes(found: Comparison) -> None:
     rows = [
         (
             change.measure.name + (f", {change.measure.unit}" if change.measure.unit else ""),
-            _value(change.a, change.measure),
-            _value(change.b, change.measure),
+            value_of(change.a, change.measure),
+            value_of(change.b, change.measure),
             "-" if change.difference is None else size_of(change.difference, change.measure).split(" ")[0],
             interval_of(change),
             "-" if change.worse is None else f"{change.worse:,}",
@@ -120,12 +76,6 @@ def _show_changes(found: Comparison) -> None:
         names = ", ".join(f"{change.measure.name} {change.moved}" for change in moved)
         about = f"of {len(shown)} metrics, one in 20 moves by chance"
         stdout.say(f"also moved: {names} ({about})")
-
-
-def _value(number: float | None, measure: Measure) -> str:
-    if number is None:
-        return "-"
-    return f"{number:.4g}" if measure.form == "mean" else f"{100 * number:.2f}"
 
 
 def _show_regressions(found: Comparison) -> None:

@@ -113,7 +113,7 @@ def _value(point: Point) -> tuple[str, str, str, str]:
 
 def _step(point: Point) -> tuple[str, str, str, str]:
     """What became of it since the checkpoint before."""
-    from proctor.cli.compare_text import interval_of, p_value, size_of
+    from proctor.paired.words import interval_of, p_value, size_of
 
     change = point.change
     if change is None or change.difference is None:

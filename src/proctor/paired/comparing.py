@@ -55,12 +55,17 @@ def compare(sides: Sequence[Side], wish: Wish) -> list[Comparison]:
         raise UserError("files are written for two sides only", where="--export, --ids", fix="compare them one by one")
     first, *others = sides
     for other in others:
-        _check_alike(first, other, wish)
+        check_alike(first, other, wish)
     with workbench() as bench:
-        return [_compared(bench, first, other, wish) for other in others]
+        return [compared(bench, first, other, wish) for other in others]
 
 
-def _check_alike(a: Side, b: Side, wish: Wish) -> None:
+def check_alike(a: Side, b: Side, wish: Wish) -> None:
+    """Whether two sides can be put beside each other.
+
+    Raises:
+        UserError: they do not belong to the same source or task.
+    """
     both = f"{a.label} and {b.label}"
     kinds = [side.spec.task.kind for side in (a, b)]
     if kinds[0] != kinds[1]:
@@ -76,7 +81,13 @@ def _check_alike(a: Side, b: Side, wish: Wish) -> None:
         raise UserError("not the same source: their fingerprints differ", where=both, fix=fix)
 
 
-def _compared(bench: Workbench, a: Side, b: Side, wish: Wish) -> Comparison:
+def compared(bench: Workbench, a: Side, b: Side, wish: Wish) -> Comparison:
+    """Compares two sides that `check_alike` lets pass; afterwards `bench` has their rows as ``judged`` (see
+    `proctor.paired.rows.lay_changed`).
+
+    Raises:
+        UserError: the records cannot be read, or there is no such metric or cluster.
+    """
     for view in ("one", "other"):
         bench.clear(view)
     a, b, told = narrowed(a, b) if wish.by == "row-id" else (a, b, [])

@@ -20,9 +20,11 @@ _WORSE = "(change < 0 or lost)"
 
 
 def lay_changed(bench: Workbench, headline: Measure | None, place: int | None, *, by_sample: bool) -> None:
-    """Makes the view ``changed``: a line for each row whose headline score changed, or that only one side has scored.
+    """Makes the view ``judged`` of the table ``pairs``, and ``changed``: a line of it for each row whose headline score
+    changed, or that only one side has scored.
 
-    ``change`` is by how much (more is better; null where one side has no score), ``lost`` whether only A has a score.
+    ``change`` is by how much (more is better; null where one side has no score), ``lost`` and ``gained`` whether only A
+    or only B has a score.
     By sample id, a row that the other side does not even have is not among them: its source may never have had it.
     """
     sign = headline.sign if headline is not None else 1
@@ -34,8 +36,11 @@ def lay_changed(bench: Workbench, headline: Measure | None, place: int | None, *
     )
     known = f"fate_a = '{SCORED}' and fate_b = '{SCORED}'"
     bench.connection.execute(
-        f"create or replace view changed as select * from (select *, case when {known} then {change} end as change, "
-        f"{lost} as lost from pairs) where change <> 0 or {lost} or {gained}"
+        f"create or replace view judged as select *, case when {known} then {change} end as change, {lost} as lost, "
+        f"{gained} as gained from pairs"
+    )
+    bench.connection.execute(
+        "create or replace view changed as select * from judged where change <> 0 or lost or gained"
     )
 
 

@@ -73,6 +73,15 @@ def open_run(text: str) -> Given:
         UserError: there is no such run or checkpoint, or its spec is not understood.
     """
     run, name = _found(text)
+    return given_of(text, run, name)
+
+
+def given_of(text: str, run: RunDir, name: str | None) -> Given:
+    """A run that is open already, or the checkpoint of it by that `name`.
+
+    Raises:
+        UserError: there is no run or no such checkpoint, or its spec is not understood.
+    """
     spec = run.spec()
     if spec is None:
         raise UserError("no run here (no spec.yaml)", where=text)
@@ -96,7 +105,7 @@ def line_up(runs: Sequence[Given]) -> tuple[list[list[Side]], list[str]]:
     if not 2 <= len(runs) <= 4:
         raise UserError(f"two to four runs are compared, not {len(runs)}", where="proctor compare")
     if all(len(run.sides) == 1 for run in runs):
-        return [_distinct([run.sides[0] for run in runs])], []
+        return [distinct([run.sides[0] for run in runs])], []
     unnamed = [run for run in runs if len(run.sides) > 1]
     if len(unnamed) < len(runs):
         choice = ", ".join(side.checkpoint for side in unnamed[0].sides)
@@ -112,7 +121,7 @@ def line_up(runs: Sequence[Given]) -> tuple[list[list[Side]], list[str]]:
         for name in names
         if not all(name in table for table in tables)
     ]
-    groups = [_distinct([table[name] for table in tables]) for name in names if all(name in t for t in tables)]
+    groups = [distinct([table[name] for table in tables]) for name in names if all(name in t for t in tables)]
     if not groups:
         raise UserError(
             "no checkpoint has the same name in all runs", where="proctor compare", fix="name them: RUN:CHECKPOINT"
@@ -162,7 +171,7 @@ def _short(run: RunDir, checkpoint: str) -> str:
     return f"{run.location.rstrip('/').rpartition('/')[2] or run.location}:{checkpoint}"
 
 
-def _distinct(sides: list[Side]) -> list[Side]:
+def distinct(sides: list[Side]) -> list[Side]:
     """The sides with labels that tell them apart.
 
     Raises:

@@ -19,6 +19,7 @@ from proctor.results.parts import TOMBSTONE_SUFFIX
 from proctor.rows import UserError
 
 _MEMORY = "400MB"
+_SPILL = "50GB"
 _NEEDED = ("row_id", "checkpoint", "sample_id", "answer", "error_kind", "parse_error", "target")
 _PLACES = ("filename", "file_row_number")
 STONE = f"ends_with(filename, '{TOMBSTONE_SUFFIX}')"
@@ -109,14 +110,25 @@ class Workbench:
 
 
 @contextmanager
-def workbench() -> Iterator[Workbench]:
+def workbench(memory: str = _MEMORY, threads: int | None = None) -> Iterator[Workbench]:
     """A workbench in a directory of its own, removed at the end.
+
+    Args:
+        memory: most that DuckDB takes of it, e.g. ``400MB``.
+        threads: how many it works with; None is for one each core.
 
     Raises:
         UserError: there is no room for it.
     """
     with tempfile.TemporaryDirectory(prefix="proctor-compare-") as folder:
-        settings: dict[str, Any] = {"memory_limit": _MEMORY, "preserve_insertion_order": False}
+        settings: dict[str, Any] = {
+            "memory_limit": memory,
+            "max_temp_directory_size": _SPILL,
+            "preserve_insertion_order": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,
+        } | ({} if threads is None else {"threads": threads})
         try:
             with duckdb.connect(str(Path(folder) / "compare.duckdb"), config=settings) as connection:
                 yield Workbench(connection)
