@@ -102,7 +102,7 @@ def test_reap_says_what_it_would_do_and_does_it(stage: Stage, monkeypatch: pytes
         "unit": "a",
         "attempt": 1,
     }
-    assert fleet("reap", stage.file, "--dry-run").stdout == ""
+    assert fleet("reap", stage.file, "--dry-run").stdout == "nothing would be done\n"
     assert fleet("reap", stage.file, "--once", "--admit").exit_code == 0
     assert set(stage.cluster.jobs) == {stage.id("a"), stage.id("b")}
     stage.finish("a")

@@ -105,11 +105,14 @@ def reap(
         if dry_run:
             from proctor.fleet.loop import described
 
-            for action in _watcher(place, _ears(json), admits=admit).foresee():
+            actions = _watcher(place, _ears(json), admits=admit).foresee()
+            for action in actions:
                 if json:
                     json_line("would", action=type(action).__name__, **asdict(action))
                 else:
                     stdout.say(f"would {described(action)}")
+            if not (actions or json):
+                stdout.say("nothing would be done")
             return
         with _at_work(place, json=json, admits=admit) as watcher:
             if once:

@@ -23,7 +23,11 @@ _MISTAKE = 1
 
 @dataclass(slots=True)
 class Attempt:
-    """A try of a unit that is not over. Times are those of `time.monotonic` in this process."""
+    """A try of a unit that is not over, as the events add up to it.
+
+    Times are moments of `time.monotonic` in this process, and events change it; `AttemptView` is what was seen of it at
+    one moment, with ages in place of them. They stay two shapes, for `stopping` would otherwise mean two things.
+    """
 
     number: int
     submission: str
