@@ -13,7 +13,7 @@ from proctor.audit.store import ANSWERS, AUDIT, audit_of
 from proctor.rows import UserError
 from proctor.storage.folder import Folder
 from proctor.view.browse.places import check_own
-from proctor.view.browse.rows.table import confined
+from proctor.view.browse.rows.database import confined
 
 MOST_BYTES = 32 << 20
 """Largest ``audit.json`` that is shown; that of a hundred arms over a hundred rows has some megabytes."""

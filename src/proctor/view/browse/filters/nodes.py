@@ -83,3 +83,18 @@ class Or:
 
 
 Filter = Truth | Compare | Among | Absent | Not | And | Or
+
+
+def named(tree: Filter | None) -> set[str]:
+    """The names of all columns in a filter, as they were written."""
+    match tree:
+        case None:
+            return set()
+        case And(items) | Or(items):
+            return set().union(*map(named, items))
+        case Not(item):
+            return named(item)
+        case Compare(column, _, Name() as other):
+            return {column.text, other.text}
+        case Truth(column) | Compare(column) | Among(column) | Absent(column):
+            return {column.text}

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shutil import copyfileobj
 from typing import Literal, NamedTuple
 
+import pyarrow.parquet as pq
+
+from proctor.view.browse.filters import Column
+from proctor.view.browse.rows.database import PART, PLACE, text
+from proctor.view.browse.rows.parts import Part
+from proctor.view.browse.rows.patience import EXPORT_SECONDS, Patience
 from proctor.view.browse.rows.query import Query, sort_key
-from proctor.view.browse.rows.table import PART, PLACE, RowTable
+from proctor.view.browse.rows.table import RowTable
 
 Form = Literal["csv", "parquet", "ids"]
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How a text begins that a spreadsheet may take for a formula, wide forms included (OWASP, "CSV Injection")."""
+_SPAN_ROWS = 20_000
+_PARQUET = "format parquet, compression zstd, row_group_size 20480"
+_TURN = threading.Lock()
+"""Exports go one after another: each may take all the memory that there is for one."""
 
 
 class Export(NamedTuple):
@@ -29,26 +46,106 @@ EXPORTS: dict[Form, Export] = {
 def export_rows(table: RowTable, query: Query, form: Form) -> Path:
     """Writes all columns of the rows, in the order of `query`, into a file in the table's own directory.
 
-    ``ids`` is a list of row ids, each once and in order, a line each. Who calls removes the file.
+    ``ids`` is a list of row ids, each once and in order, a line each. In ``csv`` a text that a spreadsheet might take
+    for a formula (`FORMULA`) has ``'`` in front; numbers have not, and ``parquet`` holds every value as it is. Who
+    calls removes the file.
 
     Raises:
-        UserError: the filter or the order is none, or there is no room.
+        UserError: the filter or the order is none, there is no room, or it takes too long.
     """
-    condition, key = query.condition(table.columns), sort_key(query.sort, table.columns)
-    way = "desc" if query.sort.descending else "asc"
+    patience = table.patience or Patience(EXPORT_SECONDS)
     target = table.scratch / f"{uuid.uuid4().hex}{EXPORTS[form].suffix}"
-    rows = f'select * exclude ("{PART}", "{PLACE}") from records where {condition.sql} '
-    rows += f'order by {key} {way} nulls last, row_id, checkpoint, "{PART}", "{PLACE}"'
-    ids = f"select distinct row_id from records where {condition.sql} order by row_id"
-    copied, how = {
-        "csv": (rows, "format csv, header"),
-        "parquet": (rows, "format parquet, compression zstd"),
-        "ids": (ids, "format csv, header false"),
-    }[form]
-    path = str(target).replace("'", "''")
     try:
-        table.ask(f"copy ({copied}) to '{path}' ({how})", condition.parameters)
+        with _turn(patience):
+            if form == "ids":
+                _write_ids(table.within(patience), query, target)
+            else:
+                with table.within(patience).apart() as apart:
+                    _write_rows(apart, query, form, target)
     except BaseException:
         target.unlink(missing_ok=True)
         raise
     return target
+
+
+@contextmanager
+def _turn(patience: Patience) -> Iterator[None]:
+    while not _TURN.acquire(timeout=0.2):
+        patience.check()
+    try:
+        yield
+    finally:
+        _TURN.release()
+
+
+def _write_ids(table: RowTable, query: Query, target: Path) -> None:
+    condition, names = query.condition(table.columns), query.names(table.columns)
+    where = "records" if names is None else table.having(names)
+    sql = f"select distinct row_id from {where} where {condition.sql} order by row_id"
+    table.ask(f"copy ({sql}) to {text(str(target))} (format csv, header false)", condition.parameters)
+
+
+def _write_rows(table: RowTable, query: Query, form: Form, target: Path) -> None:
+    """In pieces, one after another, which together are in order."""
+    condition, key = query.condition(table.columns), sort_key(query.sort, table.columns)
+    way = "desc" if query.sort.descending else "asc"
+    cells = ", ".join(_cell(column, form) for column in table.columns.own.values())
+    order = f'{key} {way} nulls last, row_id, checkpoint, "{PART}", "{PLACE}"'
+    spans = list(_spans(table, query))
+    with _joined(form, target) as add:
+        for number, parts in enumerate(spans):
+            piece = target.with_suffix(".piece") if len(spans) > 1 else target
+            sql = f"select {cells} from {table.of(parts)} where {condition.sql} order by {order}"
+            how = _PARQUET if form == "parquet" else f"format csv, header {str(not number).lower()}"
+            table.ask(f"copy ({sql}) to {text(str(piece))} ({how})", condition.parameters)
+            if piece != target:
+                add(piece)
+                piece.unlink()
+
+
+def _cell(column: Column, form: Form) -> str:
+    if form == "parquet":
+        return column.sql
+    name = Column(f"'{column.name}" if column.name.startswith(FORMULA) else column.name, column.type).sql
+    if column.kind != "text":
+        return f"{column.sql} as {name}"
+    value, starts = f"{column.sql}::varchar", ", ".join(map(text, FORMULA))
+    return f"case when left({value}, 1) in ({starts}) then '''' || {value} else {value} end as {name}"
+
+
+def _spans(table: RowTable, query: Query) -> Iterator[Sequence[Part]]:
+    """The parts, in such companies that all rows of one come before all rows of the next: putting some in order takes
+    less memory and time than all. By another order than that of row ids, all are one company."""
+    parts = list(table.files.found.values())
+    if query.sort.column != "row_id" or not parts:
+        yield parts
+        return
+    parts.sort(key=lambda part: part.first)
+    spans, edge = [[parts[0]]], parts[0].last
+    for part in parts[1:]:
+        if part.first <= edge or sum(one.rows for one in spans[-1]) < _SPAN_ROWS:
+            spans[-1].append(part)
+        else:
+            spans.append([part])
+        edge = max(edge, part.last)
+    yield from reversed(spans) if query.sort.descending else spans
+
+
+@contextmanager
+def _joined(form: Form, target: Path) -> Iterator[Callable[[Path], None]]:
+    """Adds pieces to a file, which is opened with the first of them."""
+    with ExitStack() as stack:
+        writers: list[pq.ParquetWriter] = []
+
+        def add_csv(piece: Path) -> None:
+            with piece.open("rb") as read, target.open("ab") as out:
+                copyfileobj(read, out)
+
+        def add_parquet(piece: Path) -> None:
+            with pq.ParquetFile(piece) as file:
+                if not writers:
+                    writers.append(stack.enter_context(pq.ParquetWriter(target, file.schema_arrow, compression="zstd")))
+                for group in range(file.num_row_groups):
+                    writers[0].write_table(file.read_row_group(group))
+
+        yield add_csv if form == "csv" else add_parquet

@@ -9,14 +9,16 @@ from typing import Any
 from proctor.rows import UserError
 from proctor.view.browse.filters import Column, Condition
 from proctor.view.browse.rows.cursors import Cursor
+from proctor.view.browse.rows.database import PART, PLACE
 from proctor.view.browse.rows.query import Query, sort_key
-from proctor.view.browse.rows.table import PART, PLACE, RowTable
+from proctor.view.browse.rows.table import RowTable
 
 MOST_ROWS = 500
 CELL_CHARACTERS = 200
 """Most characters of a text in a page; one more is given where there is more."""
 TIES = f'row_id, checkpoint, "{PART}", "{PLACE}"'
 """What tells rows apart that are equal in the column they are sorted by."""
+_MOST_COUNTED = 200
 _LIMIT_OF_TEXT = CELL_CHARACTERS + 1
 
 
@@ -51,7 +53,18 @@ def count(table: RowTable, query: Query) -> int:
         UserError: the filter or the search is none.
     """
     condition = query.condition(table.columns)
-    return int(table.ask(f"select count(*) from records where {condition.sql}", condition.parameters)[0][0])
+    if query.everything:
+        return table.total
+    asked = (query.filter, query.search)
+    known = table.counted.get(asked)
+    if known is not None:
+        return known
+    where = _looked_through(table, query)
+    found = int(table.ask(f"select count(*) from {where} where {condition.sql}", condition.parameters)[0][0])
+    if len(table.counted) >= _MOST_COUNTED:
+        table.counted.clear()
+    table.counted[asked] = found
+    return found
 
 
 def page(
@@ -96,9 +109,9 @@ def neighbours(table: RowTable, query: Query, row_id: int, checkpoint: str) -> N
         UserError: as `page`.
     """
     key = sort_key(query.sort, table.columns)
-    held = table.holding([row_id])
-    sql = f"select {key}, {TIES} from records where row_id = ? and checkpoint = ? and {held.sql} order by 4, 5 limit 1"
-    found = table.ask(sql, [row_id, checkpoint, *held.parameters])
+    records = table.holding([row_id])
+    sql = f"select {key}, {TIES} from {records} where row_id = ? and checkpoint = ? order by 4, 5 limit 1"
+    found = table.ask(sql, [row_id, checkpoint])
     if not found:
         return Neighbours(None, None)
     here = Cursor(query.sort.column, *found[0])
@@ -115,9 +128,19 @@ def _keys(table: RowTable, query: Query, at: Cursor | None, most: int, *, backwa
     falling = query.sort.descending != backwards
     way, back = ("desc" if falling else "asc"), ("desc" if backwards else "asc")
     order = f"1 {way} nulls {'first' if backwards else 'last'}, {', '.join(f'{n} {back}' for n in range(2, 6))}"
-    sql = f"select {key}, {TIES} from records where ({condition.sql}) and ({place.sql}) order by {order} limit ?"
+    where = _looked_through(table, query)
+    if where == "records" and query.everything and query.sort.column == "row_id":
+        where = table.next_to(None if at is None else at.row_id, most + 1, falling=falling)
+    sql = f"select {key}, {TIES} from {where} where ({condition.sql}) and ({place.sql}) order by {order} limit ?"
     rows = table.ask(sql, [*condition.parameters, *place.parameters, most])
     return [Cursor(query.sort.column, *row) for row in rows]
+
+
+def _looked_through(table: RowTable, query: Query) -> str:
+    """Where the rows of a query are looked for, as a table in SQL."""
+    names = query.names(table.columns)
+    sort = table.columns.get(query.sort.column)
+    return "records" if names is None or sort is None else table.having(names | {sort.name})
 
 
 def _beyond(table: RowTable, query: Query, key: str, at: Cursor, backwards: bool) -> Condition:
@@ -162,10 +185,9 @@ def _cells(table: RowTable, shown: Sequence[Column], keys: Sequence[Cursor]) -> 
     ids = sorted({cursor.row_id for cursor in keys})
     marks = ", ".join("?" for _ in ids)
     cells = ", ".join(_cell(column) for column in shown)
-    parts = sorted({cursor.part for cursor in keys})
-    held = ", ".join("?" for _ in parts)
-    sql = f'select {TIES}, {cells} from records where "{PART}" in ({held}) and row_id in ({marks})'
-    rows = table.ask(sql, [*parts, *ids])
+    wanted = {cursor.part for cursor in keys}
+    parts = [part for name, part in table.files.found.items() if name in wanted]
+    rows = table.ask(f"select {TIES}, {cells} from {table.of(parts)} where row_id in ({marks})", ids)
     by_key = {row[:4]: dict(zip([column.name for column in shown], row[4:], strict=True)) for row in rows}
     return [by_key[key] for key in (tuple(cursor.ties) for cursor in keys) if key in by_key]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from proctor.rows import UserError
 from proctor.view.browse.filters import Column, Columns, Condition, FilterError, compile_filter, parse
+from proctor.view.browse.filters.nodes import named
 
 MOST_SEARCHED = 500
 KEY_CHARACTERS = 100
@@ -33,6 +34,21 @@ class Query:
     filter: str = ""
     search: str = ""
     sort: Sort = Sort()
+
+    @property
+    def everything(self) -> bool:
+        """Whether all rows are meant."""
+        return not self.filter.strip() and not self.search.strip()
+
+    def names(self, columns: Columns) -> set[str] | None:
+        """The columns that tell which rows they are; None for all texts, as a search needs.
+
+        Raises:
+            FilterError: the filter is none.
+        """
+        if self.search.strip():
+            return None
+        return {column.name for name in named(parse(self.filter)) if (column := columns.get(name)) is not None}
 
     def condition(self, columns: Columns) -> Condition:
         """What its rows meet, in SQL.

@@ -38,10 +38,9 @@ def records_of(table: RowTable, row_id: int, checkpoint: str | None = None) -> l
         for column in columns
     )
     of = "" if checkpoint is None else "and checkpoint = ?"
-    held = table.holding([row_id])
-    asked = f"{held.sql} and row_id = ? {of}"
-    sql = f"select {cells} from records where {asked} order by checkpoint, {TIES} limit {MOST_RECORDS}"
-    rows = table.ask(sql, [*held.parameters, row_id, *([] if checkpoint is None else [checkpoint])])
+    records = table.holding([row_id])
+    sql = f"select {cells} from {records} where row_id = ? {of} order by checkpoint, {TIES} limit {MOST_RECORDS}"
+    rows = table.ask(sql, [row_id, *([] if checkpoint is None else [checkpoint])])
     return [dict(zip([column.name for column in columns], row, strict=True)) for row in rows]
 
 
