@@ -167,7 +167,7 @@ class FleetSpec(SpecModel):
     gpus_per_unit: float | None = Field(default=None, ge=0, le=MOST)
     """GPUs that a job takes; no fewer than all its engines. Default: as many."""
     max_concurrent: int | None = Field(default=None, ge=1, le=MOST)
-    """Jobs at the same time at most. Default: as many as there are GPUs for."""
+    """Jobs at the same time at most. Default: as many as there are GPUs for, and no more than the cluster has CPUs."""
     priority: list[PrioritySpec] = []
     """Which cells come first. Default: the order in which they are expanded."""
     reap_after: float = Field(default=7200.0, gt=0, le=LONGEST)
