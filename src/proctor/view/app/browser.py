@@ -35,7 +35,7 @@ def make_site(
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         yield
-        site.shelf.close()
+        site.closing.close()
 
     app = Starlette(
         routes=[Route(path, answer) for room in ROOMS for path, answer in room.answers(site).items()],

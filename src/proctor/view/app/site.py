@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,15 @@ class Site:
 
     Attributes:
         looks: for each kind of thing whose pages can be followed, how it is looked at. Rooms add theirs.
+        closing: what is done when the server ends. Rooms add theirs.
     """
 
     def __init__(self, opened: Sequence[Opened], images: Images, watching: Watching) -> None:
         self.opened = {one.name: one for one in opened}
         self.watching, self.looks = watching, dict[str, Look]()
         self.shelf, self.images = Shelf(), images
+        self.closing = ExitStack()
+        self.closing.callback(self.shelf.close)
         self._templates = environment(FOLDER)
         self._templates.filters |= {
             "cell": cell,
