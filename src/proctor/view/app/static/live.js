@@ -41,6 +41,7 @@
     if (!content) throw new Error("no page");
     const live = content.dataset.live;
     document.title = fresh.title;
+    const [left, top] = [scrollX, scrollY];
     Idiomorph.morph(main, content, {
       morphStyle: "innerHTML",
       callbacks: {
@@ -49,6 +50,7 @@
         beforeAttributeUpdated: (name, node) => !MINE[node.localName]?.includes(name),
       },
     });
+    scrollTo({ left, top, behavior: "instant" }); // halfway through, the page was shorter than that
     if (live) {
       main.dataset.live = live;
     } else {
