@@ -46,14 +46,15 @@ demo: setup
 	$(BIN)/proctor demo --out demo-run
 	@echo "demo done: open demo-run/run/report.html"
 
-# Several at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start. Tests
-# with a Ray of their own come last, two at a time: each is a dozen processes.
+# Several at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start, and
+# come in the order of tests/conftest.py. Tests with a Ray of their own come last, two at a time: each is a dozen
+# processes.
 test: setup setup-vllm setup-mlflow
 ifdef PYTEST_ARGS
 	$(BIN)/pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
 else
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not ray"
-	$(BIN)/pytest --numprocesses 2 --dist loadfile -m ray
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m ray
 endif
 	@echo "tests done"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,9 +31,15 @@ os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "false")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with a real model first: they take longest, and would keep one process busy after all others have ended."""
-    long = {item.path for item in items for name in ("model", "vllm") if item.get_closest_marker(name) is not None}
-    items.sort(key=lambda item: item.path not in long)
+    """Files that take longest first, or one process would be busy with them after all others have ended: those with a
+    real model, and of the others the ones whose tests may take longest."""
+    weights: dict[Path, tuple[bool, float]] = {}
+    for item in items:
+        real, limit = weights.get(item.path, (False, 0.0))
+        real = real or any(item.get_closest_marker(name) for name in ("model", "vllm"))
+        given = item.get_closest_marker("timeout")
+        weights[item.path] = real, max(limit, given.args[0] if given is not None else 0.0)
+    items.sort(key=lambda item: weights[item.path], reverse=True)
 
 
 @pytest.fixture(scope="session")
