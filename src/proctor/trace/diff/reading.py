@@ -135,7 +135,7 @@ def _copies(trace: Trace) -> Iterator[Work]:
         times.setdefault(key, _Times()).add(start, duration)
         moved[key] += size or 0
     for key, found in times.items():
-        name = _copy_name(*key)
+        name = copy_name(*key)
         yield Work(Kind.COPY, name, name, _NO_KERNEL[Kind.COPY], "", {NO_SHAPE: found.in_order()}, bytes=moved[key])
 
 
@@ -149,7 +149,8 @@ def _others(trace: Trace) -> Iterator[Work]:
             yield Work(kind, name, name, _NO_KERNEL[kind], "", {NO_SHAPE: found.in_order()}, bytes=size)
 
 
-def _copy_name(kind: int, source: int | None, target: int | None) -> str:
+def copy_name(kind: int, source: int | None, target: int | None) -> str:
+    """What a copy is called in a diff: its direction, and the kinds of memory where the trace has them."""
     name = COPY_KINDS.get(kind, f"kind {kind}")
     if source is None or target is None:
         return name

@@ -19,7 +19,7 @@ _GROUPS = {Kind.SYNC: "syncs", Kind.GRAPH: "graphs", Kind.OS_CALL: "OS calls"}
 """Kinds that lie beside the others on a track of their own: waiting is no work, and a graph contains its kernels."""
 
 _ORDER = ("", *_GROUPS.values())
-_NO_STREAM = 0xFFFFFFFF
+NO_STREAM = 0xFFFFFFFF
 """``CUPTI_SYNCHRONIZATION_INVALID_VALUE``: a synchronisation that is of no one stream, such as a whole context's."""
 
 
@@ -85,7 +85,7 @@ class Tracks:
     def _track(self, event: Event, lane: int) -> Track:
         group = _group(event)
         if event.device is not None:
-            stream = "no one stream" if event.stream == _NO_STREAM else f"stream {event.stream}"
+            stream = "no one stream" if event.stream == NO_STREAM else f"stream {event.stream}"
             name = f"context {event.context}, {stream}"
             place = (0, event.process or 0, event.device, event.context or 0, event.stream or 0)
         elif event.thread is None:

@@ -34,13 +34,17 @@ _NO_NUMBER = re.compile(rb"(?<=[:\[,\s])-?(?:inf(?:inity)?|nan)(?=\s*[,\]}])", r
 _LEFT_OUT = {"python_function": "frames of Python", "gpu_user_annotation": "annotations as drawn on the GPU"}
 
 
-def open_kineto(path: Path) -> Trace:
+def open_kineto(path: Path, *, most_text: int | None = None) -> Trace:
     """Opens a trace of the PyTorch profiler.
 
+    Args:
+        path: the file.
+        most_text: bytes of JSON that are read at the most; None: 8 GiB.
+
     Raises:
-        UserError: the file is cut off, no JSON, or no such trace.
+        UserError: the file is cut off, no JSON, no such trace, or too large.
     """
-    document = _document(path)
+    document = _document(path, _LARGEST if most_text is None else most_text)
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     try:
         tables = Tables(prepared(connection))
@@ -80,8 +84,8 @@ def _fill(tables: Tables, document: Document) -> tuple[dict[str, int], int]:
     return counts, unreadable
 
 
-def _document(path: Path) -> Document:
-    data = _text(path)
+def _document(path: Path, largest: int) -> Document:
+    data = _text(path, largest)
     try:
         return _decoded(data)
     except RecursionError as error:
@@ -102,7 +106,7 @@ def _decoded(data: bytes | bytearray) -> Document:
     return msgspec.json.decode(data, type=Document)
 
 
-def _text(path: Path) -> bytes | bytearray:
+def _text(path: Path, largest: int) -> bytes | bytearray:
     """The JSON text.
 
     Raises:
@@ -114,11 +118,11 @@ def _text(path: Path) -> bytes | bytearray:
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             source: Any = gzip.GzipFile(fileobj=file) if zipped else file
-            most = max(_CHUNK, min(_LARGEST, _MOST_TIMES * path.stat().st_size))
+            most = min(largest, max(_CHUNK, _MOST_TIMES * path.stat().st_size))
             while chunk := source.read(_CHUNK):
                 data += chunk
                 if len(data) > most:
-                    raise _too_large(path, most)
+                    raise _too_large(path, most, largest)
     except EOFError as error:
         raise UserError("the .gz file is cut off", where=str(path), fix=f"copy it again, or {_AGAIN}") from error
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -129,11 +133,12 @@ def _text(path: Path) -> bytes | bytearray:
     return data
 
 
-def _too_large(path: Path, most: int) -> UserError:
-    if most < _LARGEST:
+def _too_large(path: Path, most: int, largest: int) -> UserError:
+    if most < largest:
         what = f"unpacked it has more than {most >> 20:,} MiB, which is more than {_MOST_TIMES} times its size"
         return UserError(f"no trace: {what}", where=str(path), fix=_AGAIN)
-    return UserError(f"more than {_LARGEST >> 30} GiB of JSON", where=str(path), fix="profile fewer steps")
+    size = f"{most >> 30} GiB" if most >= 1 << 30 else f"{most >> 20:,} MiB"
+    return UserError(f"more than {size} of JSON", where=str(path), fix="profile fewer steps")
 
 
 def _unreadable(path: Path, error: msgspec.DecodeError) -> UserError:

@@ -26,10 +26,15 @@ _KEPT_FROM = 32 << 20
 """A survey of a smaller file takes less time than looking it up."""
 
 
-def open_trace(path: str | Path) -> Trace:
+def open_trace(path: str | Path, *, most_text: int | None = None) -> Trace:
     """Opens an Nsight Systems export (``.sqlite``), a report (``.nsys-rep``) or a PyTorch-profiler trace.
 
     The file is never written to, and nothing is put beside it.
+
+    Args:
+        path: the file.
+        most_text: bytes of JSON, once unpacked, from which on a PyTorch-profiler trace is refused: it is read into
+            memory. None: what no profiler writes.
 
     Raises:
         UserError: there is no such file, or it is no trace.
@@ -45,7 +50,7 @@ def open_trace(path: str | Path) -> Trace:
     if head.startswith(_GZIP_HEADER) or head.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1] in (b"{", b"["):
         from proctor.trace.reading.kineto import open_kineto
 
-        return open_kineto(path)
+        return open_kineto(path, most_text=most_text)
     raise _no_trace(path, head)
 
 

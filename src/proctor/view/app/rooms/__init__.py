@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proctor.view.app.rooms import assets, audits, benches, fleets, live, rows, run, runs
+from proctor.view.app.rooms import assets, audits, benches, fleets, live, rows, run, runs, traces
 
-ROOMS = (runs, run, rows, fleets, audits, benches, live, assets)
+ROOMS = (runs, run, rows, fleets, audits, benches, traces, live, assets)
 """Each has ``answers(site)``: what it answers, by path."""
