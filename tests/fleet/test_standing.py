@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,38 +15,14 @@ from proctor.fleet.loading import load_fleet
 from proctor.fleet.notes import Notes
 from proctor.fleet.resubmit import enter
 from proctor.fleet.standing import Standing, standings
-from proctor.rows import Event, UserError
+from proctor.rows import UserError
 from tests.fleet.making import RUN, write_fleet
-from tests.paired.made import Answer, answers, make_run
-
-GPUS = {**RUN, "engine": {"kind": "scripted", "gpus_per_replica": 2.0}, "limits": {"max_error_rate": 0.5}}
-
-
-def fleet_of(directory: Path, checkpoints: list[str], **keys: Any) -> FleetDir:
-    fleet = load_fleet(write_fleet(directory, run=GPUS, matrix={"checkpoints": checkpoints}, **keys))
-    place = FleetDir(fleet.fleet_dir)
-    enter(place, fleet, find(fleet).checkpoints)
-    return place
+from tests.fleet.staged_cells import YES, fleet_of, make_cells, tell
+from tests.paired.made import answers, make_run
 
 
 def stands(place: FleetDir) -> dict[str, Standing]:
     return {row.cell.checkpoint: row for row in standings(place, place.fleet().units())}
-
-
-def make_cells(place: FleetDir, unit: str, cells: dict[str, list[Answer]], state: str, **keys: Any) -> Path:
-    run = make_run(place.run(unit).location, cells, **keys)
-    entries = {name: {"total": 4, "before": 0, "done": sum(a is not None for a in c)} for name, c in cells.items()}
-    run.write("status", {"state": state, "seconds": 2.0, "time": time.time(), "rate": 7.0, "checkpoints": entries})
-    return run.root
-
-
-def tell(place: FleetDir, unit: str, *kinds: str, start: float = 1000.0, **data: Any) -> None:
-    for number, kind in enumerate(kinds):
-        event = Event(kind, time=start + 3600 * number, message=f"why {kind}", data={"unit": unit, **data})
-        place.append_event(event)
-
-
-YES: list[Answer] = ["yes", "no", "yes", ("infer.empty", "")]
 
 
 def test_each_state_has_its_row_and_the_rows_balance(tmp_path: Path) -> None:

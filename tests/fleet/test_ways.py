@@ -22,7 +22,8 @@ from proctor.rows import Event, UserError
 from proctor.spec import Checkpoint
 from proctor.spec.fleet import FleetSpec
 from tests.fleet.making import RUN, write_fleet
-from tests.fleet.test_standing import YES, command, make_cells
+from tests.fleet.staged_cells import YES, make_cells
+from tests.fleet.test_standing import command
 
 FACTS = Facts(
     rate=Figure(10.0, "given"),
@@ -212,6 +213,13 @@ def test_the_plan_is_printed_for_people_and_for_programs(tmp_path: Path, capsys:
     told = capsys.readouterr().out
     assert "3 cells in 3 units" in told
     assert "jobs (chosen)" in told
+    assert "swap" not in told  # there would be none
+    sequential = ["--set", "way=sequential", "--set", "run.engine.reference=beside", "--engine-swap-seconds", "2.5"]
+    command("plan", tmp_path / "fleet.yaml", *sequential)
+    told = capsys.readouterr().out
+    assert "swaps" in told
+    assert "2 x 2.5 s" in told
+    assert "swap of checkpoints: 2.5 s, given" in told
     assert command("plan", tmp_path / "fleet.yaml", "--json", "--set", "way=parallel") == 3  # of three GPUs
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["event"] for line in lines] == ["cell"] * 3 + ["way"] * 3 + ["plan"]

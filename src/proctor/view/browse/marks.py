@@ -21,6 +21,9 @@ REMOTE_SECONDS = 10.0
 _LIST_SECONDS = 60.0
 _SHOWN = ("spec.yaml", "status.json", "events.jsonl", "reconciliation.json", "metrics.json", "plan.json", "results")
 _SMALL = ("spec.yaml", "status.json", "reconciliation.json", "metrics.json", "lease.json")
+_FLEET = ("fleet.json", "events.jsonl", "holds")
+_FLEET_SECONDS = 5.0
+"""Between two looks at a fleet, whose page is read from many runs."""
 _HELD = ("lease.json", ".lock")
 _FRESH_SECONDS = 120.0
 """A lease that was renewed so lately may be held; it is renewed every ten seconds."""
@@ -60,6 +63,17 @@ def list_sight(opened: Sequence[Opened]) -> Sight:
     local = all(isinstance(one.folder, LocalFolder) for one in opened)
     found = [stamp for one in opened for stamp in _listed(one)]
     return Sight(mark_of(found), pause=SECONDS if local else _LIST_SECONDS)
+
+
+def fleet_sight(folder: Folder) -> Sight:
+    """A look at a fleet and all of its runs. It is over when nobody watches it and no driver holds any of them.
+
+    Raises:
+        OSError: storage failed.
+    """
+    found = [is_live(folder), *_stamps(folder, _FLEET), *_listed(Opened("", folder))]
+    at_work = any(one is True for one in found)
+    return Sight(mark_of(found), not at_work, _FLEET_SECONDS if isinstance(folder, LocalFolder) else _LIST_SECONDS)
 
 
 def changed_at(folder: Folder) -> float:

@@ -122,6 +122,16 @@ class RunLine:
         )
 
 
+def check_run(folder: Folder, most_bytes: int = MOST_BYTES) -> None:
+    """Whether the files and folders that a run in `folder` has, or will have, may be read.
+
+    Raises:
+        UserError: one is a symbolic link or larger than `most_bytes`.
+        OSError: storage failed.
+    """
+    check_own(folder, _OWN, most_bytes)
+
+
 def open_run(folder: Folder) -> RunDir:
     """The run in a folder, if its own files may be read.
 
@@ -129,7 +139,7 @@ def open_run(folder: Folder) -> RunDir:
         UserError: there is none; or a file is a symbolic link or larger than `MOST_BYTES`.
         OSError: storage failed.
     """
-    check_own(folder, _OWN, MOST_BYTES)
+    check_run(folder)
     return RunDir.existing(folder)
 
 

@@ -93,6 +93,11 @@ class State(NamedTuple):
     tone: Tone
 
 
+def tone_of(word: str) -> Tone:
+    """The colour of a state."""
+    return _TONES.get(word, "open")
+
+
 UNREADABLE = State("unreadable", "bad")
 
 
@@ -120,7 +125,7 @@ def state_of(last: Last | None, *, live: bool, exit_code: object = None) -> Stat
         word = _BY_CODE.get(exit_code, NOT_STARTED) if isinstance(exit_code, int) else NOT_STARTED
     else:
         word = CRASHED if last.state in _UNDER_WAY else line_of(last.state.replace("_", " "))[:40]
-    return State(word, _TONES.get(word, "open"))
+    return State(word, tone_of(word))
 
 
 def headline(state: State, closed: Verdict, last: Last | None) -> Verdict:

@@ -14,6 +14,7 @@ HEIGHT = 300
 _WIDTHS = (610, 390)  # of the first chart and of those beside it
 _LEFT, _TOP, _BOTTOM, _INSET = 52, 14, 40, 26
 _LETTER = 6.9  # pixels
+_BOLD = 7.7  # pixels: the headline is called in bold
 _LABEL_GAP = 16.0
 _Y_TICKS = 5
 _MOST_SERIES = 6
@@ -93,7 +94,7 @@ def _metric(summary: Summary, name: str) -> Metric | None:
 def _curve(unit: str, checkpoints: Sequence[str], lines: Mapping[str, list[Metric | None]], width: int) -> Curve:
     known = [metric for line in lines.values() for metric in line if metric is not None]
     top, bottom = _bounds(unit, known)
-    right = width - 10 - round(_LETTER * max(len(clip(name, 26)) for name in lines))
+    right = width - 10 - round(_BOLD * max(len(clip(name, 26)) for name in lines))
     across = Scale(0, len(checkpoints) - 1, _LEFT + _INSET, right - _INSET)
     up = Scale(bottom, top, HEIGHT - _BOTTOM, _TOP)
     in_percent = not unit and top <= 1 and bottom >= 0
