@@ -51,7 +51,10 @@ def _plain(row: Standing) -> dict[str, object]:
     return {"name": cell.pop("name"), **cell, **content}
 
 
-_COLUMNS = ["cell", "state", "answered", "errors", "unanswered", "score", "95 % interval", "rows/s", "tries", "GPU h"]
+_COLUMNS = (
+    "cell", "state", "answered", "errors", "unanswered", "score", "95 % interval", "of rows", "rows/s", "tries",
+    "GPU h",
+)  # fmt: skip
 
 
 def _cells(row: Standing) -> tuple[object, ...]:
@@ -67,6 +70,7 @@ def _cells(row: Standing) -> tuple[object, ...]:
         row.unanswered if known else "-",
         "-" if score is None else f"{metric_value(score)} {score.name}",
         "-" if score is None else metric_interval(score),
+        "-" if score is None else score.n,
         "-" if row.rate is None else f"{row.rate:,.1f}",
         row.attempts or "-",
         f"{row.gpu_hours:.2f}" if row.gpu_hours else "-",

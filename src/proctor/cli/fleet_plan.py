@@ -80,6 +80,26 @@ def _show(found: FleetPlan, place: str) -> None:
         stderr.print(f"[yellow]warning:[/] {escaped(warning)}", soft_wrap=True)
     for path, reason in found.waiting.items():
         stderr.print(f"[yellow]not yet:[/] {escaped(f'{path}: {reason}')}", soft_wrap=True)
+    _show_cells(found, place)
+    swaps = any(way.swaps for way in found.ways)
+    columns = [name for name in _COLUMNS if swaps or name != "swaps"]
+    rows = [_row(way, found.chosen) for way in found.ways]
+    stdout.print(table(columns, [[row[name] for name in columns] for row in rows]))
+    for way in found.ways:
+        stdout.say(f"{way.way}: {way.impossible or way.formula}")
+    stdout.print()
+    for name, (told, unit) in _FIGURES.items():
+        if name != "swap" or swaps:
+            figure = getattr(found.facts, name)
+            scaled = None if figure.value is None else figure.value * (1000 if "ms" in unit else 1)
+            value = "" if scaled is None else f"{scaled:.4g} {unit}".rstrip() + ", "
+            stdout.say(f"{told}: {value}{figure.origin}")
+    stdout.print()
+    for reason in found.reasons:
+        stdout.say(reason)
+
+
+def _show_cells(found: FleetPlan, place: str) -> None:
     cells = [(cell, unit) for unit in found.units for cell in unit.cells]
     new = "" if len(found.added) in (0, len(found.units)) else f", {counted(len(found.added), 'unit')} of them new"
     count = f"{counted(len(cells), 'cell')} in {counted(len(found.units), 'unit')}"
@@ -98,18 +118,6 @@ def _show(found: FleetPlan, place: str) -> None:
         for cell, unit in cells
     ]
     stdout.print(table(["cell", *(["unit"] if shared else []), "rows", "GPUs of its job", "priority", "state"], rows))
-    stdout.print(table(_COLUMNS, [_row(way, found.chosen) for way in found.ways]))
-    for way in found.ways:
-        stdout.say(f"{way.way}: {way.impossible or way.formula}")
-    stdout.print()
-    for name, (told, unit) in _FIGURES.items():
-        figure = getattr(found.facts, name)
-        scaled = None if figure.value is None else figure.value * (1000 if "ms" in unit else 1)
-        value = "" if scaled is None else f"{scaled:.4g} {unit}".rstrip() + ", "
-        stdout.say(f"{told}: {value}{figure.origin}")
-    stdout.print()
-    for reason in found.reasons:
-        stdout.say(reason)
 
 
 _FIGURES = {
@@ -125,23 +133,24 @@ _FIGURES = {
 _COLUMNS = ["way", "jobs", "GPUs each", "at once", "rounds", "starts", "swaps", "CPU h", "hours", "GPU h", "limited by"]
 
 
-def _row(way: Prediction, chosen: str) -> tuple[object, ...]:
+def _row(way: Prediction, chosen: str) -> dict[str, object]:
+    """The cells of a way, by column."""
     name = f"{way.way} (chosen)" if way.way == chosen else way.way
     if way.impossible:
-        return (name, *["-"] * 9, "not possible")
-    return (
-        name,
-        way.units,
-        f"{way.gpus:g}",
-        way.at_once,
-        way.rounds,
-        way.starts,
-        way.swaps,
-        _number(way.cpu_hours),
-        _number(way.hours) if way.hours is not None else "unknown",
-        _number(way.gpu_hours),
-        way.limit or "-",
-    )
+        return {**dict.fromkeys(_COLUMNS, "-"), "way": name, "limited by": "not possible"}
+    return {
+        "way": name,
+        "jobs": way.units,
+        "GPUs each": f"{way.gpus:g}",
+        "at once": way.at_once,
+        "rounds": way.rounds,
+        "starts": way.starts,
+        "swaps": way.swaps,
+        "CPU h": _number(way.cpu_hours),
+        "hours": _number(way.hours) if way.hours is not None else "unknown",
+        "GPU h": _number(way.gpu_hours),
+        "limited by": way.limit or "-",
+    }
 
 
 def _number(value: float | None) -> str:
