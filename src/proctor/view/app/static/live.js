@@ -39,24 +39,15 @@
     const fresh = new DOMParser().parseFromString(text, "text/html");
     const content = fresh.querySelector("main");
     if (!content) throw new Error("no page");
-    const live = content.dataset.live;
     document.title = fresh.title;
-    const [left, top] = [scrollX, scrollY];
     Idiomorph.morph(main, content, {
-      morphStyle: "innerHTML",
       callbacks: {
         beforeNodeMorphed: (node) => node !== note,
         beforeNodeRemoved: (node) => node !== note,
         beforeAttributeUpdated: (name, node) => !MINE[node.localName]?.includes(name),
       },
     });
-    scrollTo({ left, top, behavior: "instant" }); // halfway through, the page was shorter than that
-    if (live) {
-      main.dataset.live = live;
-    } else {
-      delete main.dataset.live;
-      stop("over");
-    }
+    if (!main.dataset.live) stop("over");
   };
 
   const rest = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
