@@ -55,7 +55,7 @@ def test_versions_name_what_the_engine_runs_on() -> None:
     assert Versions.of({"proctor": "1", "torch": "2", "engine: python": "3", "engine: vllm": "4"}) == Versions(
         "1", "vllm 4"
     )
-    assert Versions.of({"torch": "2"}) == Versions("", "")
+    assert Versions.of({"torch": "2", "engine: python": "3"}) == Versions("", "")
 
 
 def test_the_line_of_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def headline(state: State, closed: Verdict, last: Last | None) -> Verdict:
     return closed
 
 
-_ENGINES = ("vllm", "transformers", "torch", "python")
+_ENGINES = ("vllm", "transformers", "torch")
 """The first that an engine has told of is what it runs on."""
 
 
