@@ -20,6 +20,8 @@ _OWN_TAGS = {
         "h2",
         "h3",
         "h4",
+        "ins",
+        "del",
         "script",
         "a",
         "p",
@@ -37,6 +39,7 @@ _OWN_TAGS = {
         "dd",
         "img",
     ),
+    *("ol", "aside", "dialog", "kbd"),
     *("table", "thead", "tbody", "tr", "th", "td", "form", "input", "label", "button", "details", "summary"),
     *("svg", "g", "path", "line", "rect", "circle", "text", "polyline", "polygon", "tspan", "figure", "figcaption"),
 }

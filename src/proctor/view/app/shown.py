@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from proctor.rows import Prompt, TextPart
 from proctor.rows.records import BASE_FIELDS
+from proctor.tasks.driving_answer import MAX_METRES
 from proctor.view.browse.filters import Columns, Kind
-from proctor.view.browse.rows.record import MOST_CHARACTERS
+from proctor.view.browse.rows.record import MOST_CHARACTERS, MOST_ITEMS
+from proctor.view.charts.path import Path, path
+from proctor.view.charts.tokens import Tokens, tokens
 
 MOST_IMAGES = 64
+MOST_POINTS = 200
 _TOLD_APART = ("row_id", "checkpoint", "answer", "error_kind", "error_message", "prompt", "target", "parse_error")
+_NO_LISTS: Mapping[str, list[Any]] = MappingProxyType({})
 _BASE = {field.name for field in BASE_FIELDS}
 
 
@@ -36,6 +45,8 @@ class Shown:
         scores: the task's own columns: what was parsed, and how it was marked.
         facts: the rest.
         images: how many images the row has, as far as the record tells.
+        path: the waypoints of the answer and of the target, if the task has any.
+        tokens: of the answer, if their log-probabilities were kept.
         cut: whether the answer is longer than what is shown.
     """
 
@@ -45,11 +56,13 @@ class Shown:
     scores: list[tuple[str, Any]]
     facts: list[tuple[str, Any]]
     images: int
+    path: Path | None
+    tokens: Tokens | None
     cut: bool
 
 
-def shown(record: dict[str, Any]) -> Shown:
-    """A record of `records_of`, for its page."""
+def shown(record: dict[str, Any], lists: Mapping[str, list[Any]] = _NO_LISTS) -> Shown:
+    """A record of `records_of`, and what `lists_of` gives of it, for its page."""
     messages, slots = _messages(_text(record.get("prompt")))
     answer, images = _text(record.get("answer")), record.get("n_images")
     own = [(name, value) for name, value in record.items() if name not in _BASE]
@@ -61,6 +74,8 @@ def shown(record: dict[str, Any]) -> Shown:
         scores=own,
         facts=[(name, value) for name, value in rest if value is not None],
         images=max(0, min(MOST_IMAGES, images if isinstance(images, int) else slots)),
+        path=_path(lists),
+        tokens=tokens(lists.get("token_ids", []), lists.get("logprobs", []), _unread(record)),
         cut=answer is not None and len(answer) > MOST_CHARACTERS,
     )
 
@@ -72,6 +87,29 @@ def unasked(columns: Columns) -> tuple[str, ...]:
     own = [name for name, column in columns.own.items() if name not in _BASE and column.kind in kinds]
     last = [name for name in ("parse_error", "attempts", "latency_s") if name in columns.own]
     return (*first, *own[:6], *last)
+
+
+def _path(lists: Mapping[str, list[Any]]) -> Path | None:
+    said, truth = (_points(lists.get(name, [])) for name in ("waypoints", "waypoints_target"))
+    return path(said, truth) if said or truth else None
+
+
+def _points(points: list[Any]) -> list[tuple[float, float]]:
+    """The points up to the first that is none: a gap would move all that follow."""
+    sound = itertools.takewhile(lambda point: isinstance(point, list) and _is_point(point), points)
+    return [(float(point[0]), float(point[1])) for point in itertools.islice(sound, MOST_POINTS)]
+
+
+def _is_point(point: list[Any]) -> bool:
+    return len(point) == 2 and all(
+        isinstance(value, int | float) and math.isfinite(value) and abs(value) <= MAX_METRES for value in point
+    )
+
+
+def _unread(record: Mapping[str, Any]) -> int:
+    """How many tokens there are beyond those that were read."""
+    count = record.get("output_tokens")
+    return max(0, count - MOST_ITEMS) if isinstance(count, int) else 0
 
 
 def _text(value: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from proctor.view.browse.runs import open_run
 from proctor.view.pages import environment
 
 FOLDER = Path(__file__).parent / "templates"
-Answer = Callable[[Request], Response]
+Answer = Callable[[Request], Response | Awaitable[Response]]
 Look = Callable[[Address], Sight]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,6 +85,16 @@ def dump_of(event: Event) -> str | None:
     path = event.data.get("dump")
     name = path.rpartition("/")[2] if isinstance(path, str) else ""
     return name if name.endswith(".txt") and name.isprintable() and not name.startswith(".") else None
+
+
+def evidence_in(message: str, engine: str, files: Sequence[Evidence]) -> list[Evidence]:
+    """Of some files those that a row's error belongs to: the dump that its message names, and what its engine
+    printed."""
+    return [
+        file
+        for file in files
+        if file.name == f"{engine}.log" or (file.name.endswith(".txt") and f"/{file.name}" in message)
+    ]
 
 
 def _listed(run: RunDir) -> Iterator[Evidence]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +17,8 @@ from proctor.rows import ErrorKind, UserError
 from proctor.view.app.links import Address, number
 from proctor.view.app.shown import shown, unasked
 from proctor.view.app.site import Answer, Site
+from proctor.view.app.waiting import patiently
+from proctor.view.browse.evidence import Evidence, evidence_in, evidence_of
 from proctor.view.browse.filters import FilterError, complete
 from proctor.view.browse.rows import (
     EXPORTS,
@@ -27,10 +29,12 @@ from proctor.view.browse.rows import (
     attempts_of,
     count,
     export_rows,
+    lists_of,
     neighbours,
     page,
     records_of,
 )
+from proctor.view.browse.rows.patience import EXPORT_SECONDS, Patience
 
 MOST_WAYS = 24
 _PIECE = 1 << 20
@@ -41,21 +45,22 @@ _SHORT = ("checkpoint", "sample_id", "error_kind", "finish_reason", "engine")
 def answers(site: Site) -> dict[str, Answer]:
     """What this room answers."""
 
-    def rows(request: Request) -> Response:
+    def rows(request: Request, patience: Patience) -> Response:
         address = Address.of(request.query_params)
         run, live = site.run(address), site.following("run", address)
         with site.shelf.table(run) as table:
-            context = rows_page(table, address, request.query_params)
+            context = rows_page(table.within(patience), address, request.query_params)
         wrong = context["wrong"]
         return site.page(
             "rows.html.j2", 400 if wrong else 200, address=address, live=None if wrong else live, **context
         )
 
-    def row(request: Request) -> Response:
+    def row(request: Request, patience: Patience) -> Response:
         address, given = Address.of(request.query_params), request.query_params
         run = site.run(address)
+        row_id, checkpoint = number(given, "row"), given.get("checkpoint") or None
         with site.shelf.table(run) as table:
-            context = row_page(run, table, address, number(given, "row"), given.get("checkpoint") or None)
+            context = row_page(run, table.within(patience), address, row_id, checkpoint)
         return site.page("row.html.j2", 200 if context["records"] else 404, address=address, **context)
 
     def image(request: Request) -> Response:
@@ -63,12 +68,17 @@ def answers(site: Site) -> dict[str, Answer]:
         data = site.images.jpeg(site.run(address), number(given, "row"), number(given, "n", 0))
         return Response(data, media_type="image/jpeg")
 
-    def export(request: Request) -> Response:
+    def export(request: Request, patience: Patience) -> Response:
         address, form = Address.of(request.query_params), request.query_params.get("form", "")
         with site.shelf.table(site.run(address)) as table:
-            return _file(table, address, form)
+            return _file(table.within(patience), address, form)
 
-    return {"/rows": rows, "/row": row, "/image": image, "/export": export}
+    return {
+        "/rows": patiently(rows),
+        "/row": patiently(row),
+        "/image": image,
+        "/export": patiently(export, EXPORT_SECONDS),
+    }
 
 
 def _file(table: RowTable, address: Address, form: str) -> Response:
@@ -124,16 +134,28 @@ def rows_page(table: RowTable, address: Address, given: QueryParams) -> dict[str
 def row_page(run: RunDir, table: RowTable, address: Address, row_id: int, checkpoint: str | None) -> dict[str, Any]:
     """A row, for one checkpoint or all."""
     records = records_of(table, row_id, checkpoint)
-    beside = Neighbours(None, None)
+    lists = lists_of(table, row_id, checkpoint) or [{} for _ in records]
+    beside, attempts = Neighbours(None, None), list[dict[str, Any]]()
     if checkpoint is not None and records:
         beside = neighbours(table, address.query, row_id, checkpoint)
+        attempts = attempts_of(run, row_id, checkpoint)
+    failed = any(one.get("error_kind") is not None for one in [*records, *attempts])
+    files = evidence_of(run)[0] if failed else []
     return {
         "row_id": row_id,
         "checkpoint": checkpoint,
-        "records": [shown(record) for record in records],
-        "attempts": attempts_of(run, row_id, checkpoint) if checkpoint is not None and records else [],
+        "records": [
+            (shown(record, more), _left_behind(record, files)) for record, more in zip(records, lists, strict=False)
+        ],
+        "attempts": [(attempt, _left_behind(attempt, files)) for attempt in attempts],
         "beside": beside,
     }
+
+
+def _left_behind(record: Mapping[str, Any], files: Sequence[Evidence]) -> list[Evidence]:
+    if record.get("error_kind") is None:
+        return []
+    return evidence_in(str(record.get("error_message")), str(record.get("engine")), files)
 
 
 def _place(given: QueryParams, name: str, address: Address) -> Cursor | None:

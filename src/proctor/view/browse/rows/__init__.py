@@ -6,7 +6,7 @@ from proctor.view.browse.rows.cursors import Cursor
 from proctor.view.browse.rows.export import EXPORTS, export_rows
 from proctor.view.browse.rows.paging import MOST_ROWS, Neighbours, Page, count, neighbours, page
 from proctor.view.browse.rows.query import Query, Sort
-from proctor.view.browse.rows.record import attempts_of, records_of
+from proctor.view.browse.rows.record import attempts_of, lists_of, records_of
 from proctor.view.browse.rows.table import RowTable, open_rows
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "attempts_of",
     "count",
     "export_rows",
+    "lists_of",
     "neighbours",
     "open_rows",
     "page",

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from proctor.results import RunDir
 from proctor.results.parts import read_each
 from proctor.storage.folder import LocalFolder
+from proctor.view.browse.filters import Column
 from proctor.view.browse.rows.paging import TIES
 from proctor.view.browse.rows.table import RowTable
 
@@ -20,6 +21,8 @@ MOST_RECORDS = 20
 MOST_ATTEMPTS = 50
 _TRY = re.compile(r"try-(?P<checkpoint>.+)-\d+-(?P<first>\d+)-(?P<last>\d+)-[0-9a-f]+\.parquet")
 _SHORT = 2_000
+MOST_ITEMS = 2_000
+_LIST = re.compile(r"(FLOAT|DOUBLE|(TINY|SMALL|BIG)?INT(EGER)?)\[\](?P<points>\[\])?")
 
 
 def records_of(table: RowTable, row_id: int, checkpoint: str | None = None) -> list[dict[str, Any]]:
@@ -42,6 +45,27 @@ def records_of(table: RowTable, row_id: int, checkpoint: str | None = None) -> l
     sql = f"select {cells} from {records} where row_id = ? {of} order by checkpoint, {TIES} limit {MOST_RECORDS}"
     rows = table.ask(sql, [row_id, *([] if checkpoint is None else [checkpoint])])
     return [dict(zip([column.name for column in columns], row, strict=True)) for row in rows]
+
+
+def lists_of(table: RowTable, row_id: int, checkpoint: str | None = None) -> list[dict[str, list[Any]]]:
+    """The columns of numbers and of points of the records that `records_of` gives, in the same order: their first
+    `MOST_ITEMS` values, of points the first two numbers. Columns without a value are left out."""
+    cells = {name: cell for name, column in table.columns.own.items() if (cell := _list_cell(column)) is not None}
+    if not cells or not -(2**63) <= row_id < 2**63:
+        return []
+    of = "" if checkpoint is None else "and checkpoint = ?"
+    sql = f"select {', '.join(cells.values())} from {table.holding([row_id])} where row_id = ? {of}"
+    sql += f" order by checkpoint, {TIES} limit {MOST_RECORDS}"
+    rows = table.ask(sql, [row_id, *([] if checkpoint is None else [checkpoint])])
+    return [{name: value for name, value in zip(cells, row, strict=True) if value is not None} for row in rows]
+
+
+def _list_cell(column: Column) -> str | None:
+    match = _LIST.fullmatch(column.type)
+    if match is None:
+        return None
+    first = f"list_slice({column.sql}, 1, {MOST_ITEMS})"
+    return f"list_transform({first}, lambda point: list_slice(point, 1, 2))" if match["points"] else first
 
 
 def attempts_of(run: RunDir, row_id: int, checkpoint: str) -> list[dict[str, Any]]:
