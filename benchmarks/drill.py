@@ -8,123 +8,25 @@ started again.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import psutil
-
-from benchmarks.drill_cells import EACH, HUNG, ROWS, STUCK, EngineKind, answers_of, write_drill
+from benchmarks.drill_cells import HUNG, ROWS, STUCK, EngineKind, answers_of, write_drill
+from benchmarks.drill_seen import Seen, engines_under, gpus_at_most, looking, working
 from benchmarks.nodes import BIN, ENVIRONMENT, Nodes, wait_for
 from proctor.fleet import words
 from proctor.fleet.folder import FleetDir
 from proctor.fleet.jobs import Order, RayJobs
 from proctor.fleet.observe import submission_of
 from proctor.rows import Event
-
-
-@dataclass
-class Seen:
-    """What a look at the machine's processes, twice a second, has found.
-
-    Attributes:
-        most: drivers at the same time.
-        twice: units that had two drivers at the same time.
-        unasked: drivers of units that were not admitted then.
-        drivers: every unit and attempt that had a driver.
-        looks: how often.
-        load: mean of the system's load average over the last minute.
-    """
-
-    most: int = 0
-    twice: set[str] = field(default_factory=set)
-    unasked: set[str] = field(default_factory=set)
-    drivers: set[tuple[str, int]] = field(default_factory=set)
-    looks: int = 0
-    load: float = 0.0
-
-
-def drivers_of(fleet: str) -> dict[int, tuple[str, int]]:
-    """Unit and attempt of every driver of a fleet on this machine, by process.
-
-    A shell that waits for one is none, nor is a child that a driver has forked and that is not yet what it will be.
-    """
-    found, parents = {}, {}
-    for process in psutil.process_iter(["cmdline", "ppid"]):
-        line = process.info["cmdline"] or []
-        if fleet in line and line[2:5] == ["proctor", "fleet", "unit"]:
-            found[process.pid] = (line[6], int(line[8]))
-            parents[process.pid] = process.info["ppid"]
-    return {pid: driver for pid, driver in found.items() if parents[pid] not in found}
-
-
-@contextmanager
-def looking(place: FleetDir) -> Iterator[Seen]:
-    """Looks at the drivers of a fleet while the block runs."""
-    seen, stop = Seen(), threading.Event()
-
-    def look() -> None:
-        while not stop.wait(0.5):
-            drivers = drivers_of(place.location)
-            _stop_the_first(drivers, seen)
-            admitted = admitted_now(place.events())
-            seen.looks += 1
-            seen.load += (os.getloadavg()[0] - seen.load) / seen.looks
-            seen.most = max(seen.most, len(drivers))
-            seen.drivers |= set(drivers.values())
-            units = Counter(unit for unit, _ in drivers.values())
-            seen.twice |= {unit for unit, count in units.items() if count > 1}
-            seen.unasked |= set(units) - admitted
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _stop_the_first(drivers: dict[int, tuple[str, int]], seen: Seen) -> None:
-    """Stops the first driver of the cell that is to hang: it lives, it holds its lease, and nothing moves it."""
-    for pid, driver in drivers.items():
-        if driver == (HUNG, 1) and driver not in seen.drivers:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-
-
-def admitted_now(events: list[Event]) -> set[str]:
-    """Units that hold their GPUs, or ended so recently that their driver may just be leaving."""
-    latest = {str(event.data["unit"]): event for event in events if "unit" in event.data}
-    return {
-        name
-        for name, event in latest.items()
-        if event.kind not in (words.UNIT_REQUEUED, words.UNIT_GIVEN_UP) or time.time() - event.time < 10
-    }
-
-
-def gpus_at_most(events: list[Event]) -> float:
-    """Most GPUs that were admitted at the same time, by the events."""
-    held: dict[str, float] = {}
-    most = 0.0
-    for event in events:
-        unit = str(event.data.get("unit", ""))
-        if event.kind in (words.UNIT_ADMITTED, words.UNIT_ADOPTED):
-            held[unit] = EACH
-        elif event.kind in words.FREEING:
-            held.pop(unit, None)
-        most = max(most, sum(held.values()))
-    return most
 
 
 @dataclass
@@ -142,6 +44,8 @@ class Drilled:
         events: what happened, by kind.
         interrupted: attempts that the cluster ended.
         hung, stuck: what ended the attempts of these two that were gone.
+        node_caught: engines at work on the second node when it was ended.
+        head_caught: units at work when the head was ended.
         reap_after: seconds without progress after which a job was stopped.
     """
 
@@ -158,6 +62,8 @@ class Drilled:
     hung: list[str]
     stuck: list[str]
     reap_after: float
+    node_caught: int
+    head_caught: int
 
 
 def drill(
@@ -197,6 +103,7 @@ class _Drill:
         self._log = (place / "watchers.log").open("ab")
         self._file = write_drill(place, cells, nodes.address, engine)
         self._fleet = FleetDir(str(place / "fleet"))
+        self._node_caught = self._head_caught = 0
 
     def run(self, seconds: float) -> Drilled:
         began = time.monotonic()
@@ -223,15 +130,25 @@ class _Drill:
         self._watcher.wait()
         self._watcher = self._watch(self._log)
         self._await(words.UNIT_ENDED, max(1, self._cells // 6), seconds)
-        self._say("ending the second node")
+        wait_for(self._second_works, "an engine works on the second node", seconds)
+        self._say(f"ending the second node: {self._node_caught} engines are at work there")
         self._nodes.end_second()
         self._await(words.UNIT_ENDED, max(2, self._cells // 3), seconds)
         wait_for(self._both_again, "the cells that hang and wait are tried again", seconds)
-        self._say("ending the head")
+        wait_for(self._head_works, "a unit is at work", seconds)
+        self._say(f"ending the head: {self._head_caught} units are at work")
         self._nodes.end()
         self._await(words.CLUSTER_LOST, 1, seconds)
         self._nodes.start_head()
         self._nodes.start_second()
+
+    def _second_works(self) -> bool:
+        self._node_caught = engines_under(self._nodes.second.pid)
+        return self._node_caught > 0 or self._watcher.poll() is not None
+
+    def _head_works(self) -> bool:
+        self._head_caught = len(working(self._fleet.events()))
+        return self._head_caught > 0 or self._watcher.poll() is not None
 
     def _both_again(self) -> bool:
         again = {event.data["unit"] for event in self._fleet.events() if _is_second(event)}
@@ -270,6 +187,8 @@ class _Drill:
             hung=told(HUNG),
             stuck=told(STUCK),
             reap_after=fleet.spec.reap_after,
+            node_caught=self._node_caught,
+            head_caught=self._head_caught,
         )
 
 

@@ -52,6 +52,8 @@ def faults_of(found: Drilled) -> list[str]:
         (not seen.unasked, f"drivers of units that were not admitted: {sorted(seen.unasked)}"),
         (any("no progress" in text for text in found.hung), f"the cell that hangs was not reaped: {found.hung}"),
         (any("pending" in text for text in found.stuck), f"the job that never starts was not withdrawn: {found.stuck}"),
+        (found.node_caught > 0, "no engine was at work on the second node when it was ended"),
+        (found.head_caught > 0, "no cell was at work when the head was ended"),
         (found.events.get("cluster.lost", 0) > 0, "the loss of the cluster was not noticed"),
         (found.events.get("watcher.started", 0) == 2, "there were not two watchers"),
     ]
@@ -93,6 +95,8 @@ and started again, the second node was ended, the head was killed and started ag
 | GPUs admitted at the same time, at most | {found.gpus:g} of {GPUS} |
 | units with two drivers at the same time | {len(found.seen.twice)} |
 | drivers of units that waited | {len(found.seen.unasked)} |
+| engines at work on the second node when it was ended | {found.node_caught} |
+| cells at work when the head was ended | {found.head_caught} |
 | attempts that had a driver | {len(found.seen.drivers)} |
 | attempts that the cluster ended, and that do not count | {found.interrupted} |
 | seconds without progress after which a job was stopped | {found.reap_after:g} |

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -9,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.drill import Drilled, Seen, admitted_now, differing, gpus_at_most
+from benchmarks.drill import Drilled, differing
 from benchmarks.drill_cells import ENGINES, HUNG, STUCK, EngineKind, answers_of, write_drill
+from benchmarks.drill_seen import Seen, admitted_now, engines_under, gpus_at_most, working
 from benchmarks.fleet import faults_of, to_json, to_markdown
+from benchmarks.nodes import wait_for
 from proctor.fleet import words
 from proctor.fleet.cells import expand
 from proctor.fleet.folder import FleetDir, base_of
@@ -49,7 +53,21 @@ def test_what_holds_gpus_follows_from_the_events() -> None:
     assert gpus_at_most(events) == 24.0
     assert admitted_now(events) == set("bcde")
     assert gpus_at_most([*events, told(words.UNIT_ADMITTED, "a")]) == 30.0
+    assert working(events) == []
+    assert working(
+        [*events, told(words.UNIT_STARTED, "b"), told(words.UNIT_STARTED, "c"), told(words.UNIT_ENDED, "c")]
+    ) == ["b"]
     assert "b" in admitted_now([*events, told(words.UNIT_REQUEUED, "b", ago=0.0)])  # its driver may just be leaving
+
+
+def test_engines_are_counted_by_what_ray_calls_their_workers() -> None:
+    code = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', 'ray::MapWorker(MapBatches(Infer))'])"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, start_new_session=True) as process:
+        wait_for(lambda: engines_under(process.pid) == 1, "the worker is there", 60)
+        process.communicate(b"\n")
+    assert engines_under(process.pid) == 0
 
 
 def test_cells_of_one_checkpoint_have_to_give_the_same_answers(tmp_path: Path) -> None:
@@ -68,7 +86,7 @@ def test_cells_of_one_checkpoint_have_to_give_the_same_answers(tmp_path: Path) -
 
 FINE = Drilled(
     "transformers", 0, 80, 60.0, Seen(most=4, looks=9, drivers={("a", 1)}), 24.0, 80, [],
-    {words.CLUSTER_LOST: 1, words.WATCHER_STARTED: 2}, 3, ["no progress for 401 s"], ["pending for 71 s"], 400.0,
+    {words.CLUSTER_LOST: 1, words.WATCHER_STARTED: 2}, 3, ["no progress for 401 s"], ["pending for 71 s"], 400.0, 1, 2,
 )  # fmt: skip
 
 
@@ -85,6 +103,8 @@ def test_each_thing_that_is_not_as_it_must_be_is_named() -> None:
         ({"hung": []}, "the cell that hangs was not reaped: []"),
         ({"stuck": []}, "the job that never starts was not withdrawn: []"),
         ({"events": {words.WATCHER_STARTED: 2}}, "the loss of the cluster was not noticed"),
+        ({"node_caught": 0}, "no engine was at work on the second node when it was ended"),
+        ({"head_caught": 0}, "no cell was at work when the head was ended"),
         ({"events": {words.CLUSTER_LOST: 1}}, "there were not two watchers"),
     ]
     for change, said in wrong:
