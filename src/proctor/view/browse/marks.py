@@ -22,6 +22,8 @@ _LIST_SECONDS = 60.0
 _SHOWN = ("spec.yaml", "status.json", "events.jsonl", "reconciliation.json", "metrics.json", "plan.json", "results")
 _SMALL = ("spec.yaml", "status.json", "reconciliation.json", "metrics.json", "lease.json")
 _FLEET = ("fleet.json", "events.jsonl", "holds")
+OTHERS = {"fleet": _FLEET, "audit": ("audit.json",), "bench": ("compile.json",)}
+"""What a list reads of things other than runs."""
 _FLEET_SECONDS = 5.0
 """Between two looks at a fleet, whose page is read from many runs."""
 _HELD = ("lease.json", ".lock")
@@ -52,7 +54,7 @@ def run_sight(folder: Folder) -> Sight:
     """
     live = is_live(folder)
     if isinstance(folder, LocalFolder):
-        return Sight(mark_of([live, *_stamps(folder, _SHOWN)]), not live)
+        return Sight(mark_of([live, *stamps(folder, _SHOWN)]), not live)
     names = folder.names()
     status = _small(folder, "status.json") if "status.json" in names else b""
     return Sight(mark_of([live, names, status]), not live, REMOTE_SECONDS)
@@ -71,14 +73,14 @@ def fleet_sight(folder: Folder) -> Sight:
     Raises:
         OSError: storage failed.
     """
-    found = [is_live(folder), *_stamps(folder, _FLEET), *_listed(Opened("", folder))]
+    found = [is_live(folder), *stamps(folder, _FLEET), *_listed(Opened("", folder))]
     at_work = any(one is True for one in found)
     return Sight(mark_of(found), not at_work, _FLEET_SECONDS if isinstance(folder, LocalFolder) else _LIST_SECONDS)
 
 
 def changed_at(folder: Folder) -> float:
     """When a file of a run on a local disk last changed, in seconds since the epoch; 0 where that is not known."""
-    return max((stamp[2] / 1e9 for stamp in _stamps(folder, _SHOWN)), default=0.0)
+    return max((stamp[2] / 1e9 for stamp in stamps(folder, _SHOWN)), default=0.0)
 
 
 def mark_of(parts: Sequence[object]) -> str:
@@ -95,11 +97,14 @@ def _listed(opened: Opened) -> Iterator[object]:
                 folder = opened.below(found.path)
                 check_own(folder, _HELD, _MOST_BYTES)
                 yield found.path
-                yield from _stamps(folder, _SMALL)
+                yield from stamps(folder, _SMALL)
                 yield _is_fresh(folder) and is_live(folder)
+        elif found.kind in OTHERS:
+            with suppress(OSError, UserError):
+                yield from stamps(opened.below(found.path), OTHERS[found.kind])
 
 
-def _stamps(folder: Folder, names: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+def stamps(folder: Folder, names: Sequence[str]) -> Iterator[tuple[str, int, int]]:
     """Size and time of the files and folders that are there, of a local disk."""
     if not isinstance(folder, LocalFolder):
         return
@@ -112,8 +117,8 @@ def _stamps(folder: Folder, names: Sequence[str]) -> Iterator[tuple[str, int, in
 def _is_fresh(folder: Folder) -> bool:
     if not isinstance(folder, LocalFolder):
         return True
-    stamps = list(_stamps(folder, ["lease.json"]))
-    return bool(stamps) and abs(time.time() - stamps[0][2] / 1e9) < _FRESH_SECONDS
+    found = list(stamps(folder, ["lease.json"]))
+    return bool(found) and abs(time.time() - found[0][2] / 1e9) < _FRESH_SECONDS
 
 
 def _small(folder: Folder, name: str) -> bytes:

@@ -13,6 +13,7 @@ from proctor.rows import UserError
 from proctor.view.app.links import Address
 from proctor.view.app.site import Answer, Site
 from proctor.view.browse.marks import changed_at, list_sight
+from proctor.view.browse.others import Others, others_of
 from proctor.view.browse.places import Found, Opened, Survey, survey
 from proctor.view.browse.runs import RunLine, run_line
 
@@ -37,14 +38,14 @@ class Directory:
 
     Attributes:
         runs: each with its address and what is known of it.
-        others: what lies there besides, to be looked at with other commands.
+        others: what lies there besides.
         left_out: how many runs more there are.
     """
 
     name: str
     location: str
     runs: list[tuple[Found, Address, RunLine]]
-    others: list[Found]
+    others: Others
     left_out: int
     survey: Survey
 
@@ -61,7 +62,7 @@ def _directory(opened: Opened) -> Directory:
         read = list(pool.map(lambda found: _line(opened, found), runs[:MOST_RUNS]))
     lines = [(found, Address(opened.name, found.path), line) for found, line in zip(runs, read, strict=False)]
     lines.sort(key=lambda line: -line[2].changed)  # in a bucket it is known only now
-    others = [found for found in seen.found if found.kind != "run"]
+    others = others_of(opened, seen.found)
     return Directory(opened.name, opened.folder.location, lines, others, max(0, len(runs) - MOST_RUNS), seen)
 
 
