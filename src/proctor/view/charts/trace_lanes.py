@@ -16,8 +16,8 @@ from proctor.view.traces.window import Window
 MOST_ELEMENTS = 4_000
 """Of SVG that a picture has at the most."""
 MOST_ROWS = 48
-LEFT, PLOT, RIGHT = 196, 1_000, 8
-_TOP, _BOX, _ROW, _BETWEEN, _HEADING = 26, 15, 17, 5, 24
+LEFT, PLOT, RIGHT = 214, 1_000, 8
+_TOP, _BOX, _ROW, _BETWEEN, _HEADING = 22, 15, 17, 5, 30
 _LABELLED = 46.0
 """Pixels from which on a box has its name in it."""
 _CHARACTER = 6.6

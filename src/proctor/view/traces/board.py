@@ -11,7 +11,7 @@ from proctor.trace.diff.changes import Change, Group
 from proctor.trace.diff.comparable import Basis, Level, Limit
 from proctor.trace.diff.evidence import Clue, id_of
 from proctor.trace.diff.noise import Verdict
-from proctor.view.traces.addresses import work
+from proctor.view.traces.addresses import to, work
 from proctor.view.traces.files import TraceFile
 from proctor.view.traces.units import milliseconds
 
@@ -30,12 +30,11 @@ _MEANING = {
 }
 
 
-class Link(NamedTuple):
-    """A way into the timeline of a side: which (A or B), what is seen there, and the address."""
+class Place(NamedTuple):
+    """Where something can be seen: what it is, and the address of the timeline on each side (A or B) that has it."""
 
-    side: str
     what: str
-    address: str
+    sides: list[tuple[str, str]]
 
 
 class ClueLine(NamedTuple):
@@ -43,7 +42,7 @@ class ClueLine(NamedTuple):
 
     sign: str
     clue: Clue
-    links: list[Link]
+    where: list[Place]
 
 
 class Card(NamedTuple):
@@ -75,7 +74,7 @@ class BoardView(NamedTuple):
     weak: list[Card]
     others: list[ClueLine]
     open: list[tuple[str, str]]
-    changes: list[tuple[Change, str, list[Link]]]
+    changes: list[tuple[Change, str, Place]]
     left_out: tuple[int, int]
     places: list[tuple[str, list[Group]]]
 
@@ -86,7 +85,7 @@ def board_view(found: Diff, a: TraceFile, b: TraceFile) -> BoardView:
     clues = {clue.id: clue for clue in found.board.clues}
 
     def lines(sign: str, chosen: Iterable[Clue]) -> list[ClueLine]:
-        return [ClueLine(sign, clue, _links(clue, changes, a, b)) for clue in chosen]
+        return [ClueLine(sign, clue, _where(clue, changes, a, b)) for clue in chosen]
 
     def card(one: Hypothesis) -> Card:
         seen = lines("for", (clues[name] for name in one.supported_by))
@@ -103,7 +102,7 @@ def board_view(found: Diff, a: TraceFile, b: TraceFile) -> BoardView:
         weak=[one for one in cards if one.hypothesis.state not in _TRIED],
         others=lines("", rest),
         open=list(undecided(found)),
-        changes=[(one, verdict_of(one), _links_of([one], a, b)) for one in shown],
+        changes=[(one, verdict_of(one), _place(one, a, b)) for one in shown],
         left_out=(len(left), sum(one.delta_ns for one in left)),
         places=list(_places(found)),
     )
@@ -157,21 +156,19 @@ def part_of(hypothesis: Hypothesis) -> str:
     return f"{own}, and {more} counted for {shared}"
 
 
-def _links(clue: Clue, changes: Mapping[str, Change], a: TraceFile, b: TraceFile) -> list[Link]:
+def _where(clue: Clue, changes: Mapping[str, Change], a: TraceFile, b: TraceFile) -> list[Place]:
+    """The work that a clue is about, what changed most first; the whole timelines where it is about none."""
     covered = dict.fromkeys(part.change for part in clue.covers)
-    known = [changes[name] for name in covered if name in changes]
-    known.sort(key=lambda change: -abs(change.delta_ns))
-    return _links_of(known[:_MOST_PLACES], a, b)
+    known = sorted((changes[name] for name in covered if name in changes), key=lambda one: -abs(one.delta_ns))
+    if not known:
+        return [Place("all of it", [("A", to("timeline", a)), ("B", to("timeline", b))])]
+    return [_place(change, a, b) for change in known[:_MOST_PLACES]]
 
 
-def _links_of(changes: Iterable[Change], a: TraceFile, b: TraceFile) -> list[Link]:
-    """Ways to the longest launch of each change, in both timelines as far as it is there."""
-    return [
-        Link(side, change.name, work(file, change.kind, change.name))
-        for change in changes
-        for side, file, tally in (("A", a, change.a), ("B", b, change.b))
-        if tally is not None
-    ]
+def _place(change: Change, a: TraceFile, b: TraceFile) -> Place:
+    """Ways to the longest launch, in both timelines as far as it is there."""
+    sides = (("A", a, change.a), ("B", b, change.b))
+    return Place(change.name, [(side, work(file, change.kind, change.name)) for side, file, has in sides if has])
 
 
 def _places(found: Diff) -> Iterable[tuple[str, list[Group]]]:
