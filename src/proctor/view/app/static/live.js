@@ -40,7 +40,7 @@
     const content = fresh.querySelector("main");
     if (!content) throw new Error("no page");
     document.title = fresh.title;
-    Idiomorph.morph(main, content, {
+    Idiomorph.morph(main, content, { // with where to listen from now on, if there is more to come
       callbacks: {
         beforeNodeMorphed: (node) => node !== note,
         beforeNodeRemoved: (node) => node !== note,
