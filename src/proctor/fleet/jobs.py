@@ -180,7 +180,17 @@ class RayJobs:
             raise
         except Exception as error:  # whatever it may be that answers there: pages of a gateway, halves of a reply
             self._made = None
-            raise UnreachableError(f"{self._address}: {told(error)}") from error
+            raise UnreachableError(f"{self._address}: {told(_root(error))}") from error
+
+
+def _root(error: BaseException) -> BaseException:
+    """What the system said, where the client wraps it in several exceptions of its own; else the exception itself."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.errno is not None:
+            return inner
+        inner = inner.__cause__ or inner.__context__
+    return error
 
 
 def _is_refusal(text: str) -> bool:
