@@ -79,13 +79,16 @@ def test_a_stall_leads_to_its_stacks_and_nothing_leads_elsewhere(tmp_path: Path)
 def test_a_run_under_way_says_how_fast_it_is_and_what_was_foretold(tmp_path: Path) -> None:
     run = make_run(tmp_path, 4)
     base = f"in={tmp_path.name}&path=night-drive"
-    counts = {"total": 4, "before": 0, "done": 3, "answered": 3}
+    counts = {"total": 4, "before": 0, "done": 3, "answered": 2, "errors": {"prepare.decode": 1}}
     status = {"state": "running", "time": 1_772_000_200.0, "seconds": 250.0, "rate": 12.345, "eta_seconds": 750}
     run.write("status", {**status, "active": ["step-0100", 2], "checkpoints": {"step-0100": counts}})
     run.write("plan", PLAN)
     with client_of(tmp_path) as client:
         with run.locked(lambda _reason: None):
-            text, _ = ask(client, f"/run?{base}")
+            text, page = ask(client, f"/run?{base}")
+        (chip,) = [link for link in links(page, "rows") if "error.kind" in link]
+        assert "prepare.decode" in chip
+        assert '<b class="free">prepare.decode</b> 1 ' in text
         for said in ("<strong>Running</strong>", "step-0100, sweep 2", "12.3", "12:30 min", "3 of 4 rows are done"):
             assert said in text
         assert "the last time the run closed" in text

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from proctor.results import RunDir
+from proctor.results import Ledger, RunDir
 from proctor.rows import Event, UserError
 from proctor.rows.text import told
 from proctor.runner.status import RunStatus, read_status
@@ -22,6 +22,7 @@ from proctor.view.browse.filters import value_text
 from proctor.view.browse.marks import run_sight
 from proctor.view.browse.runs import DAMAGE, account_of
 from proctor.view.browse.states import CRASHED, RUNNING, Last, State, headline, last_of, state_of
+from proctor.view.faults import FaultKind, fault_kinds
 from proctor.view.formats import duration
 from proctor.view.gather import RunView, gather
 from proctor.view.planned import foretold, plan_of
@@ -71,7 +72,7 @@ def run_page(run: RunDir, address: Address) -> dict[str, Any]:
         "now": _now(state, last),
         "so_far": _so_far(state, view, status),
         "doubts": status.doubts,
-        "faults": [(fault, f"error.kind = {value_text(fault.kind)}") for fault in view.faults],
+        "faults": [(fault, f"error.kind = {value_text(fault.kind)}") for fault in _faults(state, view, last)],
         "events": events[-MOST_EVENTS:],
         "events_left_out": max(0, len(events) - MOST_EVENTS),
         "plan": plan,
@@ -97,6 +98,13 @@ def _so_far(state: State, view: RunView, status: RunStatus) -> list[tuple[str, i
     if view.ledgers and state.word not in (RUNNING, CRASHED):
         return []
     return [(name, status.total, done, status.errors.get(name, 0)) for name, done in status.done.items()]
+
+
+def _faults(state: State, view: RunView, last: Last | None) -> list[FaultKind]:
+    """Errors by kind: of the account, or of what a run without a new one has told since it was last started."""
+    if last is None or (view.ledgers and state.word not in (RUNNING, CRASHED)):
+        return view.faults
+    return fault_kinds([Ledger(name, errors=counts.errors) for name, counts in last.checkpoints.items()], None)
 
 
 def _hashes(run: RunDir) -> dict[str, str]:
