@@ -7,9 +7,9 @@ in the source's columns: every wanted id comes out exactly once, as data or as a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -70,3 +70,15 @@ class Source(Protocol):
 
     def fingerprint(self) -> str:
         """Identity of the data set (index or footers, not every byte): a resume on other data is refused by it."""
+
+
+@runtime_checkable
+class Fetching(Protocol):
+    """What a source offers besides if it can give single rows with less reading than a `ReadGroup` takes."""
+
+    def fetch(self, row_ids: Iterable[int]) -> pa.Table:
+        """A few rows, in order of their ids, as one block.
+
+        Raises:
+            UserError: there is no such row.
+        """

@@ -100,27 +100,31 @@ def _cache(spec: MdsSourceSpec) -> DiskCache | None:
 
 
 class FirstRows:
-    """The first rows of another source. Implements `base.Source`."""
+    """The first rows of another source. Implements `base.Source`.
+
+    Attributes:
+        source: the other one.
+    """
 
     def __init__(self, source: Source, limit: int) -> None:
-        self._source, self._limit = source, limit
+        self.source, self._limit = source, limit
 
     def expected(self) -> BitMap64:
         """The ids below the limit."""
-        return self._source.expected() & ids_between(0, self._limit)
+        return self.source.expected() & ids_between(0, self._limit)
 
     def columns(self) -> pa.Schema:
         """The other source's columns."""
-        return self._source.columns()
+        return self.source.columns()
 
     def groups(self, todo: BitMap64, max_rows: int, max_bytes: int = BLOCK_BYTES) -> Sequence[ReadGroup]:
         """The other source's groups."""
-        return self._source.groups(todo, max_rows, max_bytes)
+        return self.source.groups(todo, max_rows, max_bytes)
 
     def read(self, group: ReadGroup) -> Iterator[pa.Table]:
         """The other source's blocks."""
-        return self._source.read(group)
+        return self.source.read(group)
 
     def fingerprint(self) -> str:
         """The other source's identity."""
-        return self._source.fingerprint()
+        return self.source.fingerprint()

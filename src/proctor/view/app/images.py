@@ -13,9 +13,8 @@ from proctor.images import DecodeError
 from proctor.results import RunDir
 from proctor.rows import Sample, UserError
 from proctor.rows.text import told
-from proctor.sources.base import Source
-from proctor.sources.mds import MDSSource
-from proctor.sources.registry import source_of
+from proctor.sources.base import Fetching, Source
+from proctor.sources.registry import FirstRows, source_of
 from proctor.sources.samples import to_samples
 from proctor.spec import RunSpec
 from proctor.view.frames import redrawn
@@ -90,8 +89,9 @@ class Images:
 
 def _blocks(source: Source, row_id: int) -> Iterator[pa.Table]:
     """The row alone, by ranged reads where the format can be read so."""
-    if isinstance(source, MDSSource):
-        yield source.fetch([row_id])
+    whole = source.source if isinstance(source, FirstRows) else source
+    if isinstance(whole, Fetching):
+        yield whole.fetch([row_id])
         return
     for group in source.groups(BitMap64([row_id]), 1):
         yield from source.read(group)

@@ -23,7 +23,7 @@ def confined(folder: str, *, memory: str = MEMORY, threads: int = 2) -> dict[str
         "threads": threads,
         "temp_directory": folder,
         "max_temp_directory_size": _SPILL,
-        "preserve_insertion_order": False,
+        "preserve_insertion_order": threads == 1,  # costs memory where several threads have to wait for one another
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "python_enable_replacements": False,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Literal, NamedTuple
-
-import pyarrow.parquet as pq
 
 from proctor.view.browse.filters import Column
 from proctor.view.browse.rows.database import PART, PLACE, text
@@ -92,15 +91,27 @@ def _write_rows(table: RowTable, query: Query, form: Form, target: Path) -> None
     cells = ", ".join(_cell(column, form) for column in table.columns.own.values())
     order = f'{key} {way} nulls last, row_id, checkpoint, "{PART}", "{PLACE}"'
     spans = list(_spans(table, query))
-    with _joined(form, target) as add:
-        for number, parts in enumerate(spans):
-            piece = target.with_suffix(".piece") if len(spans) > 1 else target
+    with tempfile.TemporaryDirectory(dir=table.scratch) as folder:
+        pieces = [Path(folder) / f"{number}" for number in range(len(spans))]
+        for piece, parts in zip(pieces, spans, strict=True):
             sql = f"select {cells} from {table.of(parts)} where {condition.sql} order by {order}"
-            how = _PARQUET if form == "parquet" else f"format csv, header {str(not number).lower()}"
+            how = _PARQUET if form == "parquet" else f"format csv, header {str(piece is pieces[0]).lower()}"
             table.ask(f"copy ({sql}) to {text(str(piece))} ({how})", condition.parameters)
-            if piece != target:
-                add(piece)
+        _join(table, pieces, form, target)
+
+
+def _join(table: RowTable, pieces: Sequence[Path], form: Form, target: Path) -> None:
+    if len(pieces) == 1:
+        pieces[0].replace(target)
+    elif form == "csv":
+        with target.open("wb") as out:
+            for piece in pieces:
+                with piece.open("rb") as read:
+                    copyfileobj(read, out)
                 piece.unlink()
+    else:  # not by pyarrow: what is null in no row of a piece may not be null in that file at all
+        files = ", ".join(text(str(piece)) for piece in pieces)
+        table.ask(f"copy (select * from read_parquet([{files}])) to {text(str(target))} ({_PARQUET})")
 
 
 def _cell(column: Column, form: Form) -> str:
@@ -129,23 +140,3 @@ def _spans(table: RowTable, query: Query) -> Iterator[Sequence[Part]]:
             spans.append([part])
         edge = max(edge, part.last)
     yield from reversed(spans) if query.sort.descending else spans
-
-
-@contextmanager
-def _joined(form: Form, target: Path) -> Iterator[Callable[[Path], None]]:
-    """Adds pieces to a file, which is opened with the first of them."""
-    with ExitStack() as stack:
-        writers: list[pq.ParquetWriter] = []
-
-        def add_csv(piece: Path) -> None:
-            with piece.open("rb") as read, target.open("ab") as out:
-                copyfileobj(read, out)
-
-        def add_parquet(piece: Path) -> None:
-            with pq.ParquetFile(piece) as file:
-                if not writers:
-                    writers.append(stack.enter_context(pq.ParquetWriter(target, file.schema_arrow, compression="zstd")))
-                for group in range(file.num_row_groups):
-                    writers[0].write_table(file.read_row_group(group))
-
-        yield add_csv if form == "csv" else add_parquet

@@ -98,7 +98,7 @@ class RowTable:
 
     @contextmanager
     def apart(self) -> Iterator[RowTable]:
-        """The same records in a database for putting many of them in order: one thread, so that little memory
+        """The same records in a database that writes many of them in order: one thread, so that little memory
         suffices."""
         scratch = str(self.scratch)
         with _laid(scratch, ":memory:", self.files, self.where, _MEMORY_OF_ORDERED, threads=1) as base:
