@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 from itertools import pairwise
 from pathlib import Path
@@ -142,7 +143,9 @@ def test_a_million_events_are_few_elements_and_little_memory(tmp_path: Path) -> 
             "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET streamId = rowid % 8, globalPid = ?", (process_id(1),)
         )
     with open_trace(path) as trace:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         events = read_events(trace)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB; the peak until now
     assert len(events.starts) == MILLION
     held = (events.starts, events.ends, events.ids, events.kinds)
     assert sum(column.nbytes for column in held) == 25 * MILLION
