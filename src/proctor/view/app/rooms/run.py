@@ -70,7 +70,7 @@ def run_page(run: RunDir, address: Address) -> dict[str, Any]:
         "state": state,
         "verdict": headline(state, view.verdict, last),
         "now": _now(state, last),
-        "so_far": _so_far(state, view, status),
+        "so_far": _so_far(state, view, status, last or Last()),
         "doubts": status.doubts,
         "faults": [(fault, f"error.kind = {value_text(fault.kind)}") for fault in _faults(state, view, last)],
         "events": events[-MOST_EVENTS:],
@@ -93,11 +93,15 @@ def _now(state: State, last: Last | None) -> list[tuple[str, str]]:
     return [*active, ("Rows/s", rate(last.rate)), *left, ("Last told", f"{minute(last.time)} UTC")]
 
 
-def _so_far(state: State, view: RunView, status: RunStatus) -> list[tuple[str, int, int, int]]:
+def _so_far(state: State, view: RunView, status: RunStatus, last: Last) -> list[tuple[str, int, int, int]]:
     """Each checkpoint with its rows in all, those done and the errors among them, where no account tells it."""
     if view.ledgers and state.word not in (RUNNING, CRASHED):
         return []
-    return [(name, status.total, done, status.errors.get(name, 0)) for name, done in status.done.items()]
+    totals = {name: counts.total for name, counts in last.checkpoints.items()}
+    return [
+        (name, status.total or totals.get(name, 0), done, status.errors.get(name, 0))
+        for name, done in status.done.items()
+    ]
 
 
 def _faults(state: State, view: RunView, last: Last | None) -> list[FaultKind]:
