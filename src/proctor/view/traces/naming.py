@@ -41,15 +41,15 @@ def short_of(event: Event) -> str:
 
 
 def lane_name(lane: Lane, threads: Mapping[int, str]) -> str:
-    """``stream 7, kernels`` or ``thread 1234 python, CUDA calls``."""
+    """``stream 7, kernels`` or ``CUDA calls, thread 1234 python``."""
     if lane.device is not None:
         stream = "no one stream" if lane.stream == NO_STREAM else f"stream {lane.stream}"
         return f"{stream}, {lane.group}"
     if lane.thread is None:
-        return f"no thread, {lane.group}"
+        return f"{lane.group}, no thread"
     known = threads.get(lane.thread, "")
     name = known if known.startswith("thread ") else f"thread {tid_of(lane.thread)} {known}".rstrip()
-    return f"{clip(name, _LONGEST)}, {lane.group}"
+    return f"{lane.group}, {clip(name, _LONGEST)}"
 
 
 def place_name(trace: Trace, lane: Lane) -> str:
