@@ -35,7 +35,11 @@ def test_an_idle_engine_may_close_by_itself(supervise: Start, tmp_path: Path) ->
     one = supervise(scripted(tmp_path, helpers=1))
     one.answers(range(3))
     one.supervisor.close()
-    assert one.event("engine.closed").data["crashes"] == 0
+    closed = one.event("engine.closed").data
+    assert closed["crashes"] == 0
+    peak = closed["peak_bytes"]
+    assert isinstance(peak, int)
+    assert 1_000_000 < peak < 10_000_000_000
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ PLAN = {
         "formula": "2 tasks",
         "start_seconds": 30.0,
     },
+    "capacity": {"engines_per_node": 2, "engine_memory_mb": 800},
     "nodes": [{"node": "n1", "count": 3, "engines": 2, "run_memory": 2e9, "ram": 16e9, "reads": 1}],
 }
 EVENTS = [
@@ -37,6 +38,8 @@ EVENTS = [
     Event("engine.loaded", 131.0, engine="a", duration=20.0),
     Event("engine.loaded", 141.0, engine="b", duration=30.0),
     Event("sweep.ended", 190.0),
+    Event("engine.closed", 191.0, engine="a", data={"peak_bytes": 500_000_000}),
+    Event("engine.closed", 191.0, engine="b", data={"peak_bytes": 0}),
 ]
 LAST = Last("complete", time=200.0, seconds=100.0, checkpoints={"c": Counts(total=1_000, before=200, done=1_000)})
 
@@ -54,6 +57,7 @@ def test_numbers_of_the_plan_stand_beside_those_of_the_run_since_it_was_last_sta
         "Time": ("at least 3:00 min", "1:40 min"),
         "Start of an engine": ("30.0 s", "25.0 s"),
         "Engines": ("6", "2"),
+        "Memory of an engine": ("0.8 GB", "0.5 GB"),
         "Memory of 3 nodes such as n1": ("2 of 16 GB", NOTHING),
     }
     (limit,) = [line.note for line in foretold(msgspec.convert(PLAN, PlanFile), LAST, EVENTS) if line.what == "Rows/s"]
@@ -68,6 +72,7 @@ def test_what_is_not_known_is_a_dash() -> None:
         "Time": (NOTHING, NOTHING),
         "Start of an engine": (NOTHING, NOTHING),
         "Engines": ("0", "0"),
+        "Memory of an engine": (NOTHING, NOTHING),
     }
 
 

@@ -282,7 +282,7 @@ class Loop:
     def _shut_down(self, reason: str) -> None:
         if self.engine is not None:
             if self.ready and not self.ledger.with_child:
-                self.engine.finish(self.close_seconds)
+                self.counters.peak_bytes = self.engine.finish(self.close_seconds)
             self._listen(self.engine.end()[0])
             self.engine, self.ready = None, False
         self._end_swap("failed", reason)

@@ -114,13 +114,15 @@ class EngineProcess:
         """Writes the stacks of the child to `path`."""
         self._stacks.dump(self.pid, self.members(), path, title)
 
-    def finish(self, seconds: float) -> None:
-        """Ends the feed and gives the engine up to `seconds` to close."""
+    def finish(self, seconds: float) -> int:
+        """Ends the feed and gives the engine up to `seconds` to close. Returns what `Counters.peak_bytes` is."""
+        peak = sum(map(_peak_bytes, self.members()))
         self.line.end_feed()
         give_up = time.monotonic() + seconds
         while not self.line.ended and time.monotonic() < give_up:
             time.sleep(POLL_SECONDS)
             self.receive()
+        return peak
 
     def end(self) -> tuple[list[wire.FromChild], list[int]]:
         """Kills the whole group, removes the shared memory it leaves behind and frees everything.
@@ -156,6 +158,15 @@ class EngineProcess:
                 return None
             return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
         return 0
+
+
+def _peak_bytes(pid: int) -> int:
+    """Resident memory of a process at its highest (``VmHWM``, proc_pid_status(5)); 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def _spawn(

@@ -50,12 +50,17 @@ class _Node(msgspec.Struct):
     ram: float = 0.0
 
 
+class _Capacity(msgspec.Struct):
+    engine_memory_mb: float | None = None
+
+
 class PlanFile(msgspec.Struct):
     """What is read of ``plan.json`` (`proctor.capacity.planning.Plan`)."""
 
     verdict: str
     rows: int = 0
     throughput: _Throughput = msgspec.field(default_factory=_Throughput)
+    capacity: _Capacity = msgspec.field(default_factory=_Capacity)
     nodes: list[_Node] = []
 
 
@@ -93,6 +98,7 @@ def _lines(plan: PlanFile, last: Last, events: list[Event]) -> Iterator[Foretold
     engines = sum(node.engines * node.count for node in plan.nodes)
     names = {event.engine for event in events if event.kind == "engine.started"}
     yield Foretold("Engines", whole(engines), whole(len(names)), "at once; that were started, later ones included")
+    yield _engine_memory(plan.capacity.engine_memory_mb, [e for e in events if e.kind == "engine.closed"])
     for node in plan.nodes[:_MOST_NODES]:
         yield _memory(node)
 
@@ -103,6 +109,13 @@ def _starts(planned: float | None, loaded: list[Event]) -> Foretold:
     known = planned is not None and _sane(planned)
     note = f"the mean of {whole(len(took))}" if len(took) > 1 else ""
     return Foretold("Start of an engine", duration(planned) if known and planned is not None else NOTHING, actual, note)
+
+
+def _engine_memory(planned: float | None, closed: list[Event]) -> Foretold:
+    peaks = [peak for event in closed if isinstance(peak := event.data.get("peak_bytes"), int) and peak > 0]
+    actual = f"{max(peaks) / 1e9:.3g} GB" if peaks else NOTHING
+    note = "with its worker and the rows in it; its own processes at their highest, of those that closed in good order"
+    return Foretold("Memory of an engine", NOTHING if planned is None else f"{planned / 1e3:.3g} GB", actual, note)
 
 
 def _memory(node: _Node) -> Foretold:
