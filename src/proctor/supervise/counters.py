@@ -17,8 +17,8 @@ class Counters:
         tokens: tokens that the engine reported.
         answered: rows that got an answer.
         strays: responses that nobody waited for.
-        peak_bytes: memory of its last processes at their highest, added up; 0 unless they closed in good order. Pages that
-            several share count for each.
+        peak_bytes: memory of its last processes at their highest, added up; 0 unless they closed in good order.
+            Pages that several share count for each.
         fallbacks: things that were to run as compiled code and run eagerly since a limit was hit.
     """
 
