@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,16 @@ def audited(folder: Path, spec: dict[str, Any]) -> Audit:
     return conduct_audit(build_spec(spec), None, folder / "run" / "audit")
 
 
-def test_the_dump_of_a_stall_lies_in_the_audit_under_the_name_that_is_told(tmp_path: Path) -> None:
-    audit = audited(tmp_path, planted(tmp_path, STALL))
-    folder = tmp_path / "run" / "audit"
+@pytest.fixture(scope="module")
+def stalled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Audit]:
+    """Where an audit was made whose engine stalls, and what it found: its stalls take most of these tests' time."""
+    place = tmp_path_factory.mktemp("stalled")
+    return place, audited(place, planted(place, STALL))
+
+
+def test_the_dump_of_a_stall_lies_in_the_audit_under_the_name_that_is_told(stalled: tuple[Path, Audit]) -> None:
+    place, audit = stalled
+    folder = place / "run" / "audit"
     dumps = sorted((folder / "stalls").glob("*.txt"))
     assert dumps
     assert all("Python stacks" in dump.read_text() for dump in dumps)
@@ -100,8 +108,8 @@ def test_the_start_of_an_engine_is_no_part_of_what_an_arm_takes(tmp_path: Path) 
     assert sat.versions, "known from the first sitting on"
 
 
-def test_an_earlier_audit_takes_its_own_dumps_along(tmp_path: Path) -> None:
-    audited(tmp_path, planted(tmp_path, STALL))
+def test_an_earlier_audit_takes_its_own_dumps_along(tmp_path: Path, stalled: tuple[Path, Audit]) -> None:
+    shutil.copytree(stalled[0], tmp_path, dirs_exist_ok=True)
     first = {path.name for path in (tmp_path / "run" / "audit" / "stalls").iterdir()}
     audited(tmp_path, planted(tmp_path))
     (earlier,) = (tmp_path / "run" / "earlier").iterdir()

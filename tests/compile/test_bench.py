@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proctor.compile import sequence
+from proctor.compile import bench, sequence
 from proctor.compile.bench import Advance, Options, explain, measure
 from proctor.compile.collected import Collected
 from proctor.compile.model import ANSWERS, ENCODER, Measured
+from proctor.compile.orders import Order, Piece
 from proctor.compile.verdict import verdict
+from proctor.compile.worker import work
 from proctor.demo.dataset import write_dataset
 from proctor.rows import UserError
 from proctor.spec import RunSpec, build_spec
@@ -147,7 +150,18 @@ def test_a_target_that_does_not_exist_is_answered_with_those_there_are(folder: P
     assert "patch_embed, blocks" in str(error.value)
 
 
-def test_a_backend_that_does_not_exist_is_answered_with_those_there_are(folder: Path, trained_model: Path) -> None:
+def at_hand(order: Order, folder: Path, **settings: Any) -> Iterator[Piece]:
+    """A process's work, done in this one: how mistakes come from there the test above shows."""
+    try:
+        yield from work(order)
+    except UserError as error:
+        yield Piece(trouble=error.what, mistake=True, where=error.where, fix=error.fix)
+
+
+def test_a_backend_that_does_not_exist_is_answered_with_those_there_are(
+    folder: Path, trained_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "pieces", at_hand)
     with pytest.raises(UserError, match="torch has no backend 'inductr'") as error:
         measure(spec_of(folder, trained_model), Options(backend="inductr", processes=1, sample=2))
     assert "inductor" in str(error.value)

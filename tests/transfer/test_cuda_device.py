@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -111,6 +112,15 @@ def test_host_work_comes_after_the_stream(device: CudaDevice, monkeypatch: pytes
     assert done == ["asked", "asked", "asked", "called"]
 
 
+@pytest.fixture
+def only_what_is_new() -> Iterator[None]:
+    """What is there already (imports of other tests, hundreds of thousands of objects) is no garbage of this test."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("only_what_is_new")
 def test_streams_are_made_once_however_many_transfers_there_are(device: CudaDevice, cuda: FakeCuda) -> None:
     for _ in range(50):
         ring = Ring(device, 8)
