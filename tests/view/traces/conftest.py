@@ -6,16 +6,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from tests.trace.conftest import cache_of_its_own, samples
 from tests.trace.exports import Export
 from tests.view.app.asking import client_of
 
+__all__ = ["EVIL", "cache_of_its_own", "make_trace", "samples"]
+
 EVIL = "<script>alert(1)</script>\u202e\"'&"
-
-
-@pytest.fixture(autouse=True)
-def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's cache."""
-    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 def make_trace(path: Path, *, scale: int = 1, zero: int = 5_000_000) -> Path:

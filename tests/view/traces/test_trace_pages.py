@@ -12,10 +12,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from proctor.rows import UserError
+from proctor.view.charts.trace_lanes import MOST_ELEMENTS
 from proctor.view.traces import shelf as shelves
 from proctor.view.traces.files import TraceFile
 from proctor.view.traces.shelf import MOST_OPEN, TraceShelf
-from tests.trace.conftest import samples
 from tests.transfer.kv.waiting import until
 from tests.view.app.asking import Asked, ask, client_of, links
 from tests.view.traces.conftest import EVIL, make_trace
@@ -23,7 +23,6 @@ from tests.view.traces.conftest import EVIL, make_trace
 A, B = "in=runs&path=a.sqlite", f"in=runs&path={quote('deep <i>/b ' + chr(39) + '&.sqlite')}"
 BOTH = f"a=runs/a.sqlite&b={quote('runs/deep <i>/b ' + chr(39) + '&.sqlite')}"
 HARMLESS = "&lt;script&gt;alert(1)&lt;/script&gt;"
-__all__ = ["samples"]
 
 
 def parameter(link: str, name: str) -> str:
@@ -226,6 +225,33 @@ def test_real_captures_have_every_page(samples: Path, tmp_path: Path) -> None:
             events = links(page, "timeline/event")
             assert boxes(text) <= len(events)
             assert "What is known of it" in ask(client, events[-1])[0]
+
+
+def test_a_picture_has_no_more_elements_than_it_says(tmp_path: Path) -> None:
+    from tests.trace.exports import Export
+
+    with Export(tmp_path / "dense.sqlite") as export:
+        for number in range(7_200):
+            at = number // 8 * 1_100
+            export.kernel("k", at, at + 1_000 + number % 3 * 40, stream=number % 8)
+    with client_of(tmp_path) as client:
+        text, _ = ask(client, f"/timeline?in={tmp_path.name}&path=dense.sqlite")
+        drawn = text[text.index('<svg class="lanes"') : text.index("</svg>")]
+        assert drawn.count("<") - drawn.count("</") <= MOST_ELEMENTS
+        assert "7,200 events narrower than 2 pixels are drawn together" in text
+        near, _ = ask(client, f"/timeline?in={tmp_path.name}&path=dense.sqlite&from=100us&to=200us")
+        assert "narrower than 1 pixel " in near  # what the left edge leaves of some
+        assert 8 * 90 <= boxes(near) <= 8 * 92
+        drawn = near[near.index('<svg class="lanes"') : near.index("</svg>")]
+        assert drawn.count("<") - drawn.count("</") <= MOST_ELEMENTS
+
+
+def test_marks_that_turn_text_around_are_shown_not_obeyed(client: TestClient) -> None:
+    for page in (f"/trace?{A}", f"/timeline?{A}", f"/timeline/event?{A}&key=kernel:2", f"/trace/diff?{BOTH}"):
+        text = client.get(page).text
+        assert HARMLESS in text
+        assert "\u202e" not in text
+        assert "<script>" not in text
 
 
 def test_pages_hold_only_what_a_page_may(client: TestClient) -> None:

@@ -37,7 +37,12 @@ def named(trace: Trace, events: Events, places: Iterable[int]) -> dict[int, Name
 
 def short_of(event: Event) -> str:
     """A name in some words."""
-    return short_name(event.name, 80) if event.kind is Kind.KERNEL else clip(event.name, 80)
+    return short_kernel(event.name, 80) if event.kind is Kind.KERNEL else clip(event.name, 80)
+
+
+def short_kernel(name: str, room: int) -> str:
+    """A kernel's name in at most `room` characters, fit for a page."""
+    return clip(short_name(name, room), room)
 
 
 def lane_name(lane: Lane, threads: Mapping[int, str]) -> str:

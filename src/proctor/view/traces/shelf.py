@@ -124,7 +124,7 @@ class TraceShelf:
     def _take(self, keys: Sequence[_Key]) -> dict[_Key, _Held]:
         """Entries for `keys`, all at once: who holds one and waits for another could wait for ever."""
         with self._changed:
-            if self._waiting >= MOST_WAITING:
+            if self._waiting >= MOST_WAITING and not self._are_free(keys):
                 raise _crowded()
             self._waiting += 1
             try:

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from proctor.rows import UserError
 from proctor.rows.text import line_of
-from proctor.trace import short_name
 from proctor.view.app.site import Answer, Site
 from proctor.view.browse.places import survey
 from proctor.view.charts.trace_lanes import MOST_ROWS
@@ -17,6 +16,7 @@ from proctor.view.traces import addresses, board, units
 from proctor.view.traces.about import about, told_times
 from proctor.view.traces.addresses import TimelineAddress, key_of
 from proctor.view.traces.files import TraceFile, trace_file
+from proctor.view.traces.naming import short_kernel
 from proctor.view.traces.shelf import TraceShelf
 from proctor.view.traces.timeline import event_page, shown
 from proctor.view.traces.window import Window
@@ -27,7 +27,7 @@ _HELPERS: dict[str, Any] = {
     "to": addresses.to,
     "work": addresses.work,
     "told_times": told_times,
-    "short_name": short_name,
+    "short_name": short_kernel,
     "most_rows": MOST_ROWS,
 }
 """What templates of this room call."""
