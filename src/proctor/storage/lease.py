@@ -219,11 +219,21 @@ def is_live(folder: Folder) -> bool:
     if claimed:
         return True
     holder = read_lease(folder)
+    if holder is not None and holder.here and claimed is not None:
+        return False  # the kernel knows better
+    return _is_kept(holder)
+
+
+def seems_held(folder: Folder) -> bool:
+    """As `is_live`, from the lease alone. Nothing is tried, so that no driver that starts just then can be kept out:
+    for who looks again and again."""
+    return _is_kept(read_lease(folder))
+
+
+def _is_kept(holder: Holder | None) -> bool:
     if holder is None or holder.released:
         return False
-    if holder.here:
-        return claimed is None and holder.alive
-    return abs(time.time() - holder.time) < 2 * holder.ttl
+    return holder.alive if holder.here else abs(time.time() - holder.time) < 2 * holder.ttl
 
 
 def _refusal(place: str, holder: Holder | None) -> UserError:

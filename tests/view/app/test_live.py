@@ -15,6 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from proctor.results import RunDir
+from proctor.storage.folder import LocalFolder
 from proctor.view.app import serve as serving
 from proctor.view.app import watching as watched
 from proctor.view.app.watching import Watching
@@ -62,6 +63,17 @@ def test_a_mark_changes_with_what_is_shown_and_a_run_is_over_when_nobody_holds_i
     listed = list_sight(places)
     make_run(run.root.parent / "another", 1)
     assert list_sight(places).mark != listed.mark
+
+
+def test_who_looks_keeps_no_driver_from_starting(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(_folder: LocalFolder) -> bool:
+        raise AssertionError("the lock of the run was tried")
+
+    with run.locked(lambda _reason: None):
+        monkeypatch.setattr(LocalFolder, "claimed_by_other", tried)
+        assert not run_sight(run.folder).over
+        assert list_sight(open_places([run.root.parent])).mark
+    assert run_sight(run.folder).over
 
 
 def test_listeners_share_the_looks_and_are_told_of_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:

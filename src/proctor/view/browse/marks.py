@@ -11,7 +11,7 @@ import xxhash
 
 from proctor.rows import UserError
 from proctor.storage.folder import Folder, LocalFolder
-from proctor.storage.lease import is_live
+from proctor.storage.lease import seems_held
 from proctor.view.browse.places import Opened, check_own, survey
 
 SECONDS = 1.0
@@ -52,7 +52,7 @@ def run_sight(folder: Folder) -> Sight:
     Raises:
         OSError: storage failed.
     """
-    live = is_live(folder)
+    live = seems_held(folder)
     if isinstance(folder, LocalFolder):
         return Sight(mark_of([live, *stamps(folder, _SHOWN)]), not live)
     names = folder.names()
@@ -73,7 +73,7 @@ def fleet_sight(folder: Folder) -> Sight:
     Raises:
         OSError: storage failed.
     """
-    found = [is_live(folder), *stamps(folder, _FLEET), *_listed(Opened("", folder))]
+    found = [seems_held(folder), *stamps(folder, _FLEET), *_listed(Opened("", folder))]
     at_work = any(one is True for one in found)
     return Sight(mark_of(found), not at_work, _FLEET_SECONDS if isinstance(folder, LocalFolder) else _LIST_SECONDS)
 
@@ -98,7 +98,7 @@ def _listed(opened: Opened) -> Iterator[object]:
                 check_own(folder, _HELD, _MOST_BYTES)
                 yield found.path
                 yield from stamps(folder, _SMALL)
-                yield _is_fresh(folder) and is_live(folder)
+                yield _is_fresh(folder) and seems_held(folder)
         elif found.kind in OTHERS:
             with suppress(OSError, UserError):
                 yield from stamps(opened.below(found.path), OTHERS[found.kind])
