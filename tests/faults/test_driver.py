@@ -1,4 +1,7 @@
-"""What happens to a run when its driver is killed or interrupted: real processes of the command line."""
+"""What happens to a run when its driver is killed or interrupted: real processes of the command line.
+
+The first resume is one, too; the others run in this process.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,11 @@ from pyroaring import BitMap64
 
 from proctor.results import RunDir
 from proctor.results.settle import done_ids
+from tests.faults.helpers import run_here
 from tests.runner.helpers import write_rows
 from tests.supervise.helpers import wait_until
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.usefixtures("local_ray")]
 ROWS = 1500
 MARK = "PROCTOR_TEST_RUN"
 
@@ -141,7 +145,7 @@ def test_a_driver_that_is_killed_while_the_next_checkpoint_is_read_ahead(spec_fi
     wait_until(lambda: not engine_processes(spec_file), 60)
     assert not done_ids(run_dir / "results", "next")
 
-    assert finish(spec_file)[0] == 0
+    assert run_here(spec_file)[0] == 0
     tables = [pq.read_table(part).to_pylist() for part in (run_dir / "results").glob("part-*.parquet")]
     found = sorted((row["checkpoint"], row["row_id"], row["answer"]) for table in tables for row in table)
     assert found == sorted((name, row, f"{name} {row}") for name in ("ck", "next") for row in range(rows))
@@ -161,7 +165,7 @@ def test_a_driver_under_which_ray_dies_does_not_go_in_silence(spec_file: Path) -
     raylet.kill()
     assert_resume_was_told(process, spec_file)
     assert process.returncode == 1, "Ray's code, not ours"
-    code, _ = finish(spec_file)
+    code, _ = run_here(spec_file)
     assert code == 0
     assert_complete_and_unique(spec_file.parent / "run")
 
@@ -180,7 +184,7 @@ def test_interrupts_leave_a_run_that_can_be_resumed(spec_file: Path) -> None:
         assert last["progress"]["ck"]["before"] == rows
         assert last["reconciliation"]["checkpoints"][0]["unanswered"]["lost"] > 0
         rows = len(done_ids(run_dir / "results", "ck"))
-    code, _ = finish(spec_file)
+    code, _ = run_here(spec_file)
     assert code == 0
     assert_complete_and_unique(run_dir)
 
@@ -202,7 +206,7 @@ def test_files_that_a_power_cut_left_half_written_cost_their_own_rows(spec_file:
     before = done_ids(run_dir / "results", "ck")
     assert before.isdisjoint(BitMap64(rows))
 
-    code, done = finish(spec_file)
+    code, done = run_here(spec_file)
     assert code == 0
     assert_complete_and_unique(run_dir)
     assert [path.name for path in (run_dir / "aside").iterdir()] == [last.name]
