@@ -16,7 +16,7 @@ from proctor.view.traces.window import Window
 MOST_ELEMENTS = 4_000
 """Of SVG that a picture has at the most."""
 MOST_ROWS = 48
-LEFT, PLOT, RIGHT = 214, 1_000, 8
+LEFT, PLOT, RIGHT = 214, 1_000, 34
 _TOP, _BOX, _ROW, _BETWEEN, _HEADING = 22, 15, 17, 5, 30
 _LABELLED = 46.0
 """Pixels from which on a box has its name in it."""
