@@ -58,6 +58,9 @@ def compare(
     ids: Annotated[
         Path | None, typer.Option("--ids", metavar="FILE", help="Write the ids of the regressions, one a line.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the comparison as one HTML page as well.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare runs, or checkpoints of them, row by row: what got better, what got worse, and what could be seen.
@@ -81,8 +84,10 @@ def compare(
 
         raise UserError("files are written for one comparison", where="--export, --ids", fix="name RUN:CHECKPOINT")
     wish = Wish(by.value, metric, cluster, strict, limit, export, ids)
+    results = []
     for group in groups:
         for found in compared(group, wish):
+            results.append(found)
             if json:
                 _lines(found)
             else:
@@ -92,8 +97,12 @@ def compare(
             json_line("not_compared", checkpoint=text)
         else:
             stdout.say(f"not compared: {text}", style="yellow")
+    if html is not None:
+        from proctor.view.compare import write_compare_page
+
+        write_compare_page(html, results)
     if not json:
-        for path in filter(None, (export, ids)):
+        for path in filter(None, (export, ids, html)):
             stdout.say(f"written: {path}")
 
 

@@ -102,13 +102,13 @@ def _backwards(a: Sequence[str], b: Sequence[str], trace: list[dict[int, int]]) 
 def _joined(words: Sequence[tuple[Kind, str]]) -> Iterator[Piece]:
     """Neighbours of the same kind as one piece; among changed words, what is gone stands before what is new."""
     texts: dict[Kind, list[str]] = {"same": [], "gone": [], "new": []}
-    for kind, word in [*words, ("end", "")]:
-        if kind in ("same", "end") and (texts["gone"] or texts["new"]):
+    for kind, word in words:
+        if kind == "same":
             yield from _pieces(texts, "gone", "new")
-        if kind in ("gone", "new", "end") and texts["same"]:
+        else:
             yield from _pieces(texts, "same")
-        if kind != "end":
-            texts[kind].append(word)
+        texts[kind].append(word)
+    yield from _pieces(texts, "same", "gone", "new")
 
 
 def _pieces(texts: dict[Kind, list[str]], *kinds: Kind) -> Iterator[Piece]:

@@ -22,6 +22,8 @@ _OWN_TAGS = {
         "h4",
         "ins",
         "del",
+        "fieldset",
+        "legend",
         "script",
         "a",
         "p",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proctor.view.app.rooms import assets, audits, benches, fleets, live, rows, run, runs, traces
+from proctor.view.app.rooms import assets, audits, benches, compare, fleets, live, rows, run, runs, traces
 
-ROOMS = (runs, run, rows, fleets, audits, benches, traces, live, assets)
+ROOMS = (runs, run, rows, compare, fleets, audits, benches, traces, live, assets)
 """Each has ``answers(site)``: what it answers, by path."""
