@@ -21,7 +21,7 @@ from typing import Any
 RESULTS = Path(__file__).with_name("results")
 NAMES = (
     "mds", "remote", "decode", "pipeline", "overhead", "driver_memory", "traces", "transfer", "kv", "swap", "sequence",
-    "parallel", "compile",
+    "parallel", "compile", "view",
 )  # fmt: skip
 PACKAGES = ("proctor", "numpy", "pyarrow", "ray", "pillow", "duckdb")
 

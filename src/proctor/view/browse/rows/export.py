@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from proctor.view.browse.filters import Column
 from proctor.view.browse.rows.database import PART, PLACE, text
+from proctor.view.browse.rows.paging import count
 from proctor.view.browse.rows.parts import Part
 from proctor.view.browse.rows.patience import EXPORT_SECONDS, Patience
 from proctor.view.browse.rows.query import Query, sort_key
@@ -59,8 +60,9 @@ def export_rows(table: RowTable, query: Query, form: Form) -> Path:
             if form == "ids":
                 _write_ids(table.within(patience), query, target)
             else:
+                spans = _spans(table.within(patience), query)
                 with table.within(patience).apart() as apart:
-                    _write_rows(apart, query, form, target)
+                    _write_rows(apart, query, form, spans, target)
     except BaseException:
         target.unlink(missing_ok=True)
         raise
@@ -84,13 +86,12 @@ def _write_ids(table: RowTable, query: Query, target: Path) -> None:
     table.ask(f"copy ({sql}) to {text(str(target))} (format csv, header false)", condition.parameters)
 
 
-def _write_rows(table: RowTable, query: Query, form: Form, target: Path) -> None:
-    """In pieces, one after another, which together are in order."""
+def _write_rows(table: RowTable, query: Query, form: Form, spans: Sequence[Sequence[Part]], target: Path) -> None:
+    """In pieces, one for each company of parts."""
     condition, key = query.condition(table.columns), sort_key(query.sort, table.columns)
     way = "desc" if query.sort.descending else "asc"
     cells = ", ".join(_cell(column, form) for column in table.columns.own.values())
     order = f'{key} {way} nulls last, row_id, checkpoint, "{PART}", "{PLACE}"'
-    spans = list(_spans(table, query))
     with tempfile.TemporaryDirectory(dir=table.scratch) as folder:
         pieces = [Path(folder) / f"{number}" for number in range(len(spans))]
         for piece, parts in zip(pieces, spans, strict=True):
@@ -124,14 +125,12 @@ def _cell(column: Column, form: Form) -> str:
     return f"case when left({value}, 1) in ({starts}) then '''' || {value} else {value} end as {name}"
 
 
-def _spans(table: RowTable, query: Query) -> Iterator[Sequence[Part]]:
+def _spans(table: RowTable, query: Query) -> list[list[Part]]:
     """The parts, in such companies that all rows of one come before all rows of the next: putting some in order takes
-    less memory and time than all. By another order than that of row ids, all are one company."""
-    parts = list(table.files.found.values())
-    if query.sort.column != "row_id" or not parts:
-        yield parts
-        return
-    parts.sort(key=lambda part: part.first)
+    less memory and time than all. Few rows, and another order than that of row ids, make one company of all."""
+    parts = sorted(table.files.found.values(), key=lambda part: part.first)
+    if query.sort.column != "row_id" or len(parts) < 2 or count(table, query) <= _SPAN_ROWS:
+        return [parts]
     spans, edge = [[parts[0]]], parts[0].last
     for part in parts[1:]:
         if part.first <= edge or sum(one.rows for one in spans[-1]) < _SPAN_ROWS:
@@ -139,4 +138,4 @@ def _spans(table: RowTable, query: Query) -> Iterator[Sequence[Part]]:
         else:
             spans.append([part])
         edge = max(edge, part.last)
-    yield from reversed(spans) if query.sort.descending else spans
+    return spans[::-1] if query.sort.descending else spans

@@ -24,7 +24,7 @@ _NEEDED = {"row_id": "BIGINT", "checkpoint": "VARCHAR"}
 _KEYLESS = "select count(*) from records where row_id is null or checkpoint is null"
 _MEMORY_OF_LARGE = "200MB"
 """A large run has its index, so that less has to be looked through."""
-_MEMORY_OF_ORDERED = "150MB"
+_MEMORY_OF_ORDERED = "220MB"
 _DOES_NOT_FIT = "the parts do not fit together"
 
 
