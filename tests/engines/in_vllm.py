@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 CHILD = Path(__file__).with_name("vllm_child.py")
 SWAPS = Path(__file__).with_name("vllm_swaps_child.py")
 SECONDS = 280
+SECONDS_OF_STEPS = 800
 SMALL_CACHE = {"kv_cache_memory_bytes": 2**25}
 
 
@@ -34,15 +35,17 @@ def vllm_config(model: Path, kind: str = "vllm", **changes: Any) -> EngineConfig
 
 def run_jobs(python: Path, work: Path, jobs: Jobs, **variables: str) -> Results:
     """Results of `jobs`, run by the interpreter `python` with `variables` in its environment; files go to `work`."""
-    return msgspec.msgpack.decode(_run(python, CHILD, work, msgspec.msgpack.encode(jobs), variables), type=Results)
+    done = _run(python, CHILD, work, msgspec.msgpack.encode(jobs), SECONDS, variables)
+    return msgspec.msgpack.decode(done, type=Results)
 
 
 def run_steps(python: Path, work: Path, steps: list[Step]) -> list[Outcome]:
     """What came of `steps`, one after another in one process."""
-    return msgspec.msgpack.decode(_run(python, SWAPS, work, msgspec.msgpack.encode(steps), {}), type=list[Outcome])
+    done = _run(python, SWAPS, work, msgspec.msgpack.encode(steps), SECONDS_OF_STEPS, {})
+    return msgspec.msgpack.decode(done, type=list[Outcome])
 
 
-def _run(python: Path, program: Path, work: Path, told: bytes, variables: dict[str, str]) -> bytes:
+def _run(python: Path, program: Path, work: Path, told: bytes, seconds: float, variables: dict[str, str]) -> bytes:
     source, target = work / "jobs", work / "results"
     source.write_bytes(told)
     done = subprocess.run(
@@ -50,7 +53,7 @@ def _run(python: Path, program: Path, work: Path, told: bytes, variables: dict[s
         env=environment() | variables,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"

@@ -220,15 +220,6 @@ def tokens(result: Result) -> dict[int, tuple[int, ...]]:
     return {id_: response.token_ids for id_, response in by_id(result).items()}
 
 
-def test_an_engine_with_processes_of_its_own_answers_the_same(
-    random_model: Path, vllm_python: Path, tmp_path: Path, results: dict[str, Result]
-):
-    """vLLM's multi-process mode, which a user may choose: torchvision must load in those processes too."""
-    jobs = Jobs(vllm_config(random_model, multiprocessing=True), [Job("good", list(GOOD.values()))])
-    found = run_jobs(vllm_python, tmp_path, jobs).results["good"]
-    assert tokens(found) == tokens(results["good"])
-
-
 def test_transformers_runs_beside_a_torchvision_that_cannot_load(random_model: Path, vllm_python: Path, tmp_path: Path):
     """vLLM's environment has such a torchvision; with the operators declared, transformers uses it for images."""
     config = vllm_config(random_model, kind="transformers")

@@ -24,7 +24,7 @@ class Job(msgspec.Struct):
 
 
 class Jobs(msgspec.Struct):
-    """An engine and its jobs, after a look at configurations that are never loaded."""
+    """An engine and its jobs, after a look at configurations that are never loaded. Without jobs it is not either."""
 
     config: EngineConfig
     jobs: list[Job] = []
@@ -97,6 +97,8 @@ def mistake(config: EngineConfig) -> str | None:
 
 def all_results(jobs: Jobs) -> Results:
     mistakes = [mistake(config) for config in [jobs.config, *jobs.checked]]
+    if not jobs.jobs:
+        return Results({}, mistakes)
     engine = make_engine(jobs.config)
     engine.load()
     results = {job.name: run(engine, job) for job in jobs.jobs}
