@@ -58,8 +58,8 @@ def main(target: Path) -> None:
 class Ranks:
     """Two ranks, a thread and a GPU each: how far they are, and the export that they fill."""
 
-    def __init__(self, made: Export) -> None:
-        self.made = made
+    def __init__(self, made: Export, late: int) -> None:
+        self.made, self.late = made, late
         self.chance = random.Random(11)
         self.cpu = [0, 0]
         self.gpu = [0, 0]
@@ -72,7 +72,7 @@ class Ranks:
             self.made.copy(at, at + 9 * US, bytes=196_608, pid=100 + rank, device=rank, stream=13)
             self.gpu[rank] = at
         for layer in range(LAYERS):
-            self.layer(late=30 * US if layer % 4 == 2 else 0)
+            self.layer(late=self.late if layer % 4 == 2 else 0)
         for rank in (0, 1):
             done = self.gpu[rank] + 4 * US
             self.made.sync(self.cpu[rank], self.gpu[rank], pid=100 + rank, device=rank)
@@ -108,9 +108,10 @@ class Ranks:
         self.made.kernel(name, start, end, pid=pid, device=rank, correlation=same, grid=(132, 1, 1))
 
 
-def write(path: Path) -> None:
+def write(path: Path, late: int = 30 * US) -> None:
+    """A trace in which the second rank is `late` nanoseconds late for every fourth all-reduce."""
     with Export(path) as made:
-        ranks = Ranks(made)
+        ranks = Ranks(made, late)
         for rank in (0, 1):
             made.gpu(rank)
             made.row("PROCESSES", globalPid=process_id(100 + rank), pid=100 + rank, name=f"rank {rank}")

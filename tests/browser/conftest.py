@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -68,9 +68,9 @@ def visitor(browser: Browser, origin: str) -> Iterator[Visitor]:
     yield from visiting(browser, origin)
 
 
-def visiting(browser: Browser, origin: str) -> Iterator[Visitor]:
-    """A visit; it fails if the guard noted anything."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+def visiting(browser: Browser, origin: str, **options: Any) -> Iterator[Visitor]:
+    """A visit; it fails if the guard noted anything. Options are those of a context."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     context.set_default_timeout(_PATIENCE)
     guard = Guard(context, origin)
     yield Visitor(context.new_page(), guard, origin)

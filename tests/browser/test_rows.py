@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Visitor
+from tests.browser.conftest import Visitor, visiting
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 ROWS = "/rows?in=runs&path=good/night-drive"
@@ -119,3 +123,41 @@ def test_images_of_a_row_load_and_a_broken_one_says_why(visitor: Visitor) -> Non
     page = visitor.visit("/row?in=runs&path=good/night-drive&row=13&checkpoint=step-6400")
     page.locator(".frames a").first.click()
     expect(page.locator("main")).to_contain_text("no image that can be shown")
+
+
+def test_keys_lead_through_rows(visitor: Visitor) -> None:
+    page = visitor.visit(f"{ROWS}&filter={quote('error.kind is not null')}&sort=row_id")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.closest('tr').rowIndex") == 2
+    visitor.guard.expect(404)  # the images of these rows are broken
+    page.keyboard.press("Enter")
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_contain_text("Row 13")
+    for _ in range(3):
+        address = page.url
+        page.keyboard.press("ArrowRight")
+        page.wait_for_url(lambda url, address=address: url != address)
+    expect(heading).to_contain_text("Row 58")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(heading).to_have_text("Rows")
+    assert page.get_by_label("Filter").input_value() == "error.kind is not null"
+    page.keyboard.press("/")
+    page.keyboard.type("j/k")
+    assert page.get_by_label("Search").input_value() == "j/k", "what is typed is no key"
+
+
+def test_everything_can_be_read_without_a_script(browser: Browser, origin: str) -> None:
+    for plain in visiting(browser, origin, java_script_enabled=False):
+        page = plain.visit("/")
+        page.get_by_role("link", name="good/night-drive", exact=True).click()
+        page.locator("a.chip", has_text="infer.crashed").click()
+        assert status(page).startswith("1 of 400 records")
+        page.get_by_label("Filter").fill("ade > 1")
+        page.get_by_role("button", name="Show").click()
+        page.locator("table.rows tbody th a").first.click()
+        expect(page.get_by_role("region", name="Answer")).to_be_visible()

@@ -14,12 +14,14 @@ from proctor.audit import write_audit
 from proctor.compile.model import ANSWERS
 from proctor.compile.store import write_bench
 from proctor.compile.verdict import verdict
+from proctor.fleet import words
 from proctor.results import RunDir
 from proctor.results.attempts import write_attempts
 from proctor.rows.records import record_schema
 from scripts.trace_picture import write as write_trace
 from tests.audit.planted import audited
 from tests.compile.invented import FASTER, invented
+from tests.fleet.staged_cells import YES, fleet_of, make_cells, tell
 from tests.view.helpers import BEGAN, CHECKPOINTS, HOSTILE, make_run
 
 ROWS = 100
@@ -45,6 +47,7 @@ def make_world(root: Path) -> Path:
     audit(root / "studies")
     bench(root / "studies" / "bench")
     traces(root / "traces")
+    fleet(root / "fleets")
     return root
 
 
@@ -113,6 +116,22 @@ def bench(folder: Path) -> None:
 
 
 def traces(folder: Path) -> None:
-    """A trace of two ranks."""
+    """Two ranks, of which one is late for every fourth all-reduce, and the same when it no longer is."""
     folder.mkdir()
-    write_trace(folder / "decode.sqlite")
+    write_trace(folder / "before.sqlite")
+    write_trace(folder / "after.sqlite", late=0)
+
+
+def fleet(folder: Path) -> None:
+    """Three checkpoints with two choices: two cells done, one without all of its answers, one in the queue again."""
+    folder.mkdir()
+    place = fleet_of(folder, ["step-20", "step-3", "step-100"], matrix={"set": {"sampling.max_tokens": [16, 64]}})
+    done = {"attempt": 1, "exit_code": 0, "complete": True}
+    ended = (words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_ENDED)
+    make_cells(place, "step-3--max_tokens=16", {"step-3": YES}, "complete")
+    make_cells(place, "step-20--max_tokens=16", {"step-20": ["yes"] * 4}, "complete")
+    make_cells(place, "step-20--max_tokens=64", {"step-20": ["yes", None, ("lost", ""), "no"]}, "incomplete")
+    tell(place, "step-3--max_tokens=16", *ended, start=BEGAN, **done)
+    tell(place, "step-20--max_tokens=16", *ended, start=BEGAN + 600, **done)
+    again = (words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_STOPPING, words.UNIT_GONE, words.UNIT_REQUEUED)
+    tell(place, "step-100--max_tokens=64", *again, start=BEGAN + 9_000, attempt=1, counts=True)
