@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from ray._private.authentication import http_token_authentication
 
 from proctor.doctor.clusters import look_at_cluster
 from proctor.doctor.findings import Finding
@@ -124,6 +125,29 @@ def test_a_dashboard_of_another_version() -> None:
         with server(manner) as there:
             found = only(look_at_cluster(there.address, None, 1.0 if manner is never_answers else 30.0))
         assert found.level == level, found
+
+
+def test_a_dashboard_that_asks_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    for status in ("401 Unauthorized", "403 Forbidden"):
+        with server(says(status)) as there:
+            found = only(look_at_cluster(there.address, None, 30.0))
+            assert (found.level, found.what) == ("missing", f"{there.address}: the cluster asks for a token")
+            assert found.fix.startswith("export RAY_AUTH_MODE=token")
+            fleet = FleetSpec.model_validate({"fleet_dir": "/f", "run": {}, "cluster": {"address": there.address}})
+            with pytest.raises(UserError, match="asks for a token"):
+                check_ray(fleet)
+            assert all(b"authorization" not in request.lower() for request in there.asked)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    # What Ray makes of its variables, it keeps for the whole process.
+    monkeypatch.setattr(http_token_authentication, "get_auth_headers_if_auth_enabled", _header)
+    with server(dashboard(metadata.version("ray"))) as there:
+        assert only(look_at_cluster(there.address, None, 30.0)).level == "ok"
+        assert b"authorization: bearer secret" in there.asked[0].lower()
+
+
+def _header(_given: dict[str, str]) -> dict[str, str]:
+    return {"authorization": "Bearer secret"}
 
 
 def test_a_fleet_is_not_begun_on_a_cluster_of_another_ray() -> None:

@@ -157,6 +157,14 @@ def test_nobody_at_the_address() -> None:
         RayJobs("http://127.0.0.1:9").look()
 
 
+def test_a_cluster_that_asks_for_a_token_says_how_it_is_given(cluster: RayJobs) -> None:
+    Server.answers["GET /api/jobs/"] = (401, "Unauthorized: Missing authentication token")
+    with pytest.raises(
+        UnreachableError, match=r"Missing authentication token \(export RAY_AUTH_MODE=token, .*token\)$"
+    ):
+        cluster.look()
+
+
 def left(place: FleetDir, unit: str = "a") -> LastWords | None:
     return Notes(place.folder).left(submission_of(place.fleet(), unit, 1))
 

@@ -17,7 +17,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from proctor.doctor.findings import Finding
+from proctor.rows import UserError
 from proctor.spec import RunSpec
+
+LET_IN = "export RAY_AUTH_MODE=token, with which Ray takes the token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
+"""What to do where a cluster asks for a token: Ray itself sends none to an address unless it is told to."""
+_NOT_LET_IN = (401, 403)
 
 
 def look_at_ray() -> Iterator[Finding]:
@@ -76,10 +81,16 @@ def ray_of_dashboard(address: str, seconds: float) -> str:
 
     Raises:
         OSError, ValueError: nobody answers there, or not as Ray does.
+        UserError: it asks for a token, and has none from here or another one.
     """
+    request = urllib.request.Request(f"{address.rstrip('/')}/api/version", headers=_token())  # noqa: S310 (http only)
     try:
-        with urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=seconds) as reply:  # noqa: S310 (http only)
+        with urllib.request.urlopen(request, timeout=seconds) as reply:  # noqa: S310 (http only)
             said = json.loads(reply.read(10_000))
+    except urllib.error.HTTPError as error:
+        if error.code in _NOT_LET_IN:
+            raise UserError("the cluster asks for a token", where=address, fix=LET_IN) from error
+        raise
     except HTTPException as error:
         raise ValueError("what answers does not speak HTTP") from error
     version = said.get("ray_version") if isinstance(said, dict) else None
@@ -88,10 +99,22 @@ def ray_of_dashboard(address: str, seconds: float) -> str:
     return version
 
 
+def _token() -> dict[str, str]:
+    """The header with the token that Ray itself would send."""
+    if os.environ.get("RAY_AUTH_MODE") != "token":
+        return {}
+    from ray._private.authentication.http_token_authentication import get_auth_headers_if_auth_enabled
+
+    return get_auth_headers_if_auth_enabled({})
+
+
 def _dashboard(address: str, seconds: float) -> Iterator[Finding]:
     here = metadata.version("ray")
     try:
         there = ray_of_dashboard(address, seconds)
+    except UserError as error:
+        yield Finding("ray", "cluster", "missing", f"{address}: {error.what}", error.fix or "")
+        return
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         fix = "start it with `ray start --head` and ray[default] installed, or give another address"

@@ -42,7 +42,7 @@ def check_ray(fleet: FleetSpec) -> None:
     is asked by each job. A cluster that cannot be reached now is the watcher's affair.
 
     Raises:
-        UserError: it has another one.
+        UserError: it has another one, or lets nobody in without a token.
     """
     here = metadata.version("ray")
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
+from proctor.doctor.clusters import LET_IN
 from proctor.fleet.limited import Limited
 from proctor.fleet.view import Job, JobState
 from proctor.rows import UserError, told
@@ -180,7 +181,16 @@ class RayJobs:
             raise
         except Exception as error:  # whatever it may be that answers there: pages of a gateway, halves of a reply
             self._made = None
-            raise UnreachableError(f"{self._address}: {told(_root(error))}") from error
+            raise UnreachableError(f"{self._address}: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """What went wrong, in a line."""
+    from ray.exceptions import AuthenticationError
+
+    if isinstance(error, AuthenticationError):  # Ray explains over many lines, and knows the way only half
+        return f"{line_of(str(error).splitlines()[0])} ({LET_IN})"
+    return told(_root(error))
 
 
 def _root(error: BaseException) -> BaseException:
