@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from proctor.paired.comparing import Wish
@@ -145,6 +148,19 @@ def test_a_link_among_the_parts_is_refused(tmp_path: Path) -> None:
     part.symlink_to(tmp_path / "elsewhere.parquet")
     with pytest.raises(UserError, match="symbolic link"):
         given_side(RunDir(run.location), "", "run")
+
+
+@pytest.mark.parametrize("column", ["answer", "sample_id", "error_kind", "target", "correct", "parse_error"])
+def test_columns_of_another_type_are_told_or_shown_and_never_break_it(tmp_path: Path, column: str) -> None:
+    run = make_run(tmp_path / "run", {"one": ["yes", "no"], "two": ["yes", "yes"]})
+    part = next(part for part in (tmp_path / "run" / "results").glob("*.parquet") if "-one-" in part.name)
+    table = pq.read_table(part)
+    odd = pa.array([[{"a": 1}], None])
+    pq.write_table(table.set_column(table.column_names.index(column), column, odd), part)
+    sides = [given_side(run, name, name)[0] for name in ("one", "two")]
+    with suppress(UserError), put_beside(sides, Wish(limit=0)) as beside:
+        assert len(page(beside, Wanted("all"), 50).rows) == 2
+        assert one(beside, Wanted("all"), "1")[0] is not None
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "W10", "é", "x" * 5000])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from proctor.paired.sides import Side
 from proctor.rows import UserError
+from proctor.rows.text import told
 from proctor.view.app.compare_links import Compared, SideName
 from proctor.view.app.shelf import Kept, state_of
 from proctor.view.app.shown import shown
@@ -35,6 +36,7 @@ from proctor.view.browse.compare import (
 from proctor.view.browse.compare.paging import ANSWER_CHARACTERS, WHOLE_CHARACTERS
 from proctor.view.browse.filters import FilterError
 from proctor.view.browse.places import survey
+from proctor.view.browse.runs import DAMAGE
 from proctor.view.compare_view import AnswerView, answer_view, comparison_view
 
 MOST_OFFERED = 200
@@ -79,7 +81,8 @@ class _Room:
         found = []
         for letter, name in zip(LETTERS, address.sides, strict=False):
             label = name.path.rpartition("/")[2] or name.opened
-            side, checkpoints = given_side(self._site.run(name.run), name.checkpoint, label)
+            with _damage_told():
+                side, checkpoints = given_side(self._site.run(name.run), name.checkpoint, label)
             found.append(Chosen(letter, name._replace(checkpoint=side.checkpoint), side, checkpoints))
         return found
 
@@ -88,9 +91,11 @@ class _Room:
         """The sides beside each other, as their records are now, during the block."""
         sides = [one.side for one in chosen]
         key = (tuple(side.where for side in sides), address.by, address.metric, address.strict)
-        with self._kept.held(
-            key, lambda: tuple(state_of(side.run) for side in sides), lambda: put_beside(sides, address.wish)
-        ) as beside:
+        with ExitStack() as stack:
+            with _damage_told():
+                beside = stack.enter_context(
+                    self._kept.held(key, lambda: tuple(map(_state, sides)), lambda: put_beside(sides, address.wish))
+                )
             yield beside
 
     def compare(self, request: Request) -> Response:
@@ -145,6 +150,20 @@ class _Room:
             runs = [SideName(opened.name, thing.path) for thing in survey(opened).found if thing.kind == "run"]
             found.append((opened.name, runs[:MOST_OFFERED]))
         return found
+
+
+def _state(side: Side) -> Hashable:
+    """Changes with the records of a side, and with the rows that its run keeps to."""
+    return state_of(side.run), side.source, None if side.only is None else len(side.only)
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    """Numbers and texts in the files of a run that nobody would write there but to see what happens, in one line."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise UserError(f"a file of a run is damaged: {told(error)}") from error
 
 
 def answers(site: Site) -> dict[str, Answer]:

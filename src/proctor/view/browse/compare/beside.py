@@ -50,12 +50,8 @@ class Beside:
         Raises:
             UserError: the database cannot answer: a file changed under it, or memory does not suffice.
         """
-        with self.lock:
-            try:
-                return self.bench.ask(sql, *parameters)
-            except duckdb.Error as error:
-                first = (str(error).splitlines() or [""])[0]
-                raise UserError(f"the records cannot be read: {line_of(first)}") from error
+        with self.lock, _told():
+            return self.bench.ask(sql, *parameters)
 
 
 @contextmanager
@@ -73,15 +69,32 @@ def put_beside(sides: Sequence[Side], wish: Wish) -> Iterator[Beside]:
     for other in named[1:]:
         check_alike(named[0], other, wish)
     with workbench(_MEMORY, _THREADS) as bench:
-        _shut(bench, named)
-        by_sample = wish.by == "sample-id"
-        types = [bench.lay(side, f"rec{place}") for place, side in enumerate(named)]
-        found = []
-        for place, other in enumerate(named[1:], 1):
-            found.append(compared(bench, named[0], other, wish))
-            lay_one(bench, place, by_sample=by_sample)
-        lay_board(bench, len(named) - 1)
-        yield Beside(bench, named, found, SideColumns(types), types, by_sample)
+        with _told():
+            made = _made(bench, named, wish)
+        yield made
+
+
+def _made(bench: Workbench, sides: list[Side], wish: Wish) -> Beside:
+    _shut(bench, sides)
+    by_sample = wish.by == "sample-id"
+    types = [bench.lay(side, f"rec{place}") for place, side in enumerate(sides)]
+    found = []
+    for place, other in enumerate(sides[1:], 1):
+        found.append(compared(bench, sides[0], other, wish))
+        lay_one(bench, place, by_sample=by_sample)
+    lay_board(bench, len(sides) - 1)
+    return Beside(bench, sides, found, SideColumns(types), types, by_sample)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the database cannot do, be it for want of memory or for what somebody has written into the records, is told
+    in one line."""
+    try:
+        yield
+    except duckdb.Error as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise UserError(f"the records cannot be read: {line_of(first)}") from error
 
 
 def _shut(bench: Workbench, sides: Sequence[Side]) -> None:
