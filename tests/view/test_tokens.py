@@ -29,6 +29,7 @@ def test_numbers_that_are_none_are_no_numbers() -> None:
     assert [token.percent for token in found.shown] == ["?", "?", "<0.1 %"]
     assert [token.shade for token in found.shown] == [None, None, 4]
     assert "id" not in found.shown[2].title
+    assert [token.number for token in found.shown] == [1, None, None]
     nothing = tokens([1], [None])
     assert nothing is not None
     assert (nothing.mean, nothing.least) == (None, None)

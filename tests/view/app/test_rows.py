@@ -128,5 +128,5 @@ def test_an_answer_learns_that_nobody_waits_for_it_any_more() -> None:
         return {"type": "http.disconnect"}
 
     request = Request({"type": "http", "method": "GET", "path": "/", "headers": []}, receive)
-    answered = asyncio.run(asyncio.wait_for(patiently(answer, 3600)(request), 60))  # type: ignore[arg-type]
+    answered = asyncio.run(asyncio.wait_for(patiently(answer, 3600)(request), 60))
     assert answered.body == b"nobody reads this"

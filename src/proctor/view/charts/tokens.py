@@ -14,9 +14,10 @@ SHADES = (0.99, 0.9, 0.5, 0.1)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token; `shade` as in `SHADES`, and `percent` in words. Without a number (None, NaN) both say so."""
+    """A token: its id, if that is known, and how likely it was: `shade` as in `SHADES`, `percent` in words. Without a
+    probability (None, NaN) both say so."""
 
-    number: int
+    number: int | None
     shade: int | None
     percent: str
     title: str
@@ -71,8 +72,8 @@ def _sound(value: float | None) -> float | None:
 def _token(place: int, number: int | None, value: float | None) -> Token:
     name = f"token {place}" + ("" if number is None else f", id {number}")
     if value is None:
-        return Token(number or 0, None, "?", f"{name}: no log-probability")
+        return Token(number, None, "?", f"{name}: no log-probability")
     probability = math.exp(value)
     shade = next((shade for shade, least in enumerate(SHADES) if probability >= least), len(SHADES))
     percent = "<0.1 %" if probability < 0.001 else f"{100 * probability:.3g} %"
-    return Token(number or 0, shade, percent, f"{name}: {percent}, log-probability {value:.4g}")
+    return Token(number, shade, percent, f"{name}: {percent}, log-probability {value:.4g}")
