@@ -88,6 +88,7 @@ def ray_of_dashboard(address: str, seconds: float) -> str:
         with urllib.request.urlopen(request, timeout=seconds) as reply:  # noqa: S310 (http only)
             said = json.loads(reply.read(10_000))
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code in _NOT_LET_IN:
             raise UserError("the cluster asks for a token", where=address, fix=LET_IN) from error
         raise
