@@ -19,10 +19,11 @@ from proctor.results.parts import parts_of, read_ids
 from proctor.results.settle import done_ids
 from proctor.storage.holder import Holder
 from proctor.storage.lease import NAME, read_lease
+from tests.faults.helpers import run_here
 from tests.runner.helpers import write_rows
 from tests.storage.bucket import Bucket, served
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("local_ray")]
 ROWS = 400
 
 
@@ -65,13 +66,17 @@ class Place:
         return RunDir(self.location) if self.bucket is None else RunDir(self.location, self.bucket.options)
 
     def start(self, *options: str) -> subprocess.Popen[str]:
-        self.file.write_text(yaml.safe_dump(self.spec))
+        self._write()
         command = [sys.executable, "-m", "proctor", "run", str(self.file), "--json", *options]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def finish(self, *options: str) -> tuple[int, dict[str, Any]]:
-        """Runs to the end; the exit code and the last line."""
-        return done(self.start(*options))
+        """Runs to the end in this process; the exit code and the last line."""
+        self._write()
+        return run_here(self.file, *options)
+
+    def _write(self) -> None:
+        self.file.write_text(yaml.safe_dump(self.spec))
 
     def wait_for_rows(self, rows: int, process: subprocess.Popen[str]) -> None:
         deadline = time.monotonic() + 300
@@ -110,7 +115,7 @@ def test_a_run_lies_whole_in_a_bucket(on_s3: Place, bucket: Bucket) -> None:
         {"kind": "stall", "rows": [222], "times": 1},
         {"kind": "crash", "rows": [301]},
     ]
-    code, last = on_s3.finish()
+    code, last = done(on_s3.start())
     (ledger,) = last["reconciliation"]["checkpoints"]
     assert (code, ledger["answered"], ledger["errors"]) == (0, ROWS - 1, {"infer.crashed": 1})
     assert (last["run_dir"], last["report"]) == (on_s3.location, f"{on_s3.location}/report.html")
