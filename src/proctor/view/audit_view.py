@@ -55,15 +55,12 @@ def gather(audit: Audit, longest: int = 0) -> AuditView:
         audit: what was found.
         longest: tokens of the longest answer.
     """
-    head = headline(audit.verdict.kind, audit.verdict.sentence)
-    if audit.verdict.nature == "wrong results":
-        head = head._replace(tone="bad")
     arms = {shown.arm.name: shown for shown in audit.arms}
     flips, left_out = flip_views(audit)
     switches = audit.inspection.switches if audit.inspection else ()
     return AuditView(
         name=f"{audit.checkpoint} on {audit.fingerprint.engine}",
-        headline=head,
+        headline=headline(audit.verdict.kind, audit.verdict.sentence, audit.verdict.nature),
         audit=audit,
         facts=_facts(audit),
         effects=[(effect, arms[effect.arm].comparison if effect.arm in arms else None) for effect in audit.effects],

@@ -26,9 +26,10 @@ class Headline(NamedTuple):
     sentence: str
 
 
-def headline(kind: str, sentence: str) -> Headline:
-    """The headline of a verdict of this kind."""
+def headline(kind: str, sentence: str, nature: str = "") -> Headline:
+    """The headline of a verdict of this kind; `nature` says whether rounding explains what was found."""
     tone, text = _HEADLINES.get(kind, ("open", kind))
+    tone = "bad" if nature == "wrong results" else tone
     head, colon, rest = sentence.partition(": ")
     said = colon and head.lower() in (kind.replace("-", " "), text.lower())
     if not said:

@@ -16,6 +16,7 @@ from proctor.compile.model import ANSWERS
 from proctor.compile.published import published
 from proctor.compile.store import BENCH, write_bench
 from proctor.compile.verdict import verdict
+from proctor.rows import UserError
 from proctor.storage.folder import LocalFolder
 from proctor.view.audit import longest_answer as frozen_longest
 from proctor.view.audit import render_audit
@@ -176,7 +177,7 @@ def test_links_and_what_is_too_large_are_not_read(place: Path, tmp_path: Path, m
     monkeypatch.setattr(benches, "MOST_TIMINGS", 1)
     with client_of(place) as client:
         assert "too many arms" in ask(client, "/audit?in=all&path=run", 404)[0]
-    with pytest.raises(audits.UserError, match="too many timings"):
+    with pytest.raises(UserError, match="too many timings"):
         benches.measured_of((place / "bench" / BENCH).read_bytes(), "there")
 
 

@@ -43,8 +43,8 @@ def test_each_has_its_line_and_leads_to_its_page(tmp_path: Path) -> None:
     (tmp_path / "step.sqlite").write_text("")
     with client_of(tmp_path) as client:
         text, page = ask(client, "/")
-        assert "3 cells of 3 checkpoints; 1 of 3 units complete; nobody watches it" in text
-        assert "step-1: Cause found. " in text
+        assert "1 of 3 units complete</b>; 3 cells of 3 checkpoints; nobody watches it" in text
+        assert '<b class="warn">step-1: Cause found.</b> Batch' in text
         assert "&lt;script&gt;" in text
         assert "Nothing can be concluded" in text
         assert "not an audit that this version reads" in text
@@ -57,19 +57,21 @@ def test_each_has_its_line_and_leads_to_its_page(tmp_path: Path) -> None:
 def test_a_fleet_in_a_line_follows_its_events(tmp_path: Path) -> None:
     place = fleet_of(tmp_path, ["a", "b", "c"], way="parallel", at_once=2)
     assert fleet_brief(place.folder) == (
-        "3 cells of 3 checkpoints; 0 of 2 units complete; nobody watches it",
+        "0 of 2 units complete",
+        "3 cells of 3 checkpoints; nobody watches it",
         "open",
     )
     tell(place, "c", *ENDED, words.UNIT_GIVEN_UP, attempt=1, exit_code=3)
     tell(place, "a+1", words.UNIT_ADMITTED, attempt=1)
     Notes(place.folder).hold("c")
     assert fleet_brief(place.folder) == (
-        "3 cells of 3 checkpoints; 0 of 2 units complete, 1 at work, 1 given up, 1 held; nobody watches it",
+        "0 of 2 units complete",
+        "3 cells of 3 checkpoints; 1 at work; 1 given up; 1 held; nobody watches it",
         "bad",
     )
     tell(place, "a+1", words.UNIT_ENDED, attempt=1, complete=True)
     tell(place, "c", *ENDED, attempt=2, complete=True)
-    assert fleet_brief(place.folder)[1] == "good"
+    assert fleet_brief(place.folder)[2] == "good"
 
 
 def test_what_it_says_is_read_again_when_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,16 +81,16 @@ def test_what_it_says_is_read_again_when_its_file_changes(tmp_path: Path, monkey
 
     def said() -> str:
         (one,) = others_of(opened, survey(opened).found).rest
-        return one.text
+        return f"{one.word}: {one.text}"
 
-    assert said() == "step-1: Cause found. First"
+    assert said() == "step-1: Cause found: First"
     (tmp_path / "one" / "audit.json").write_text(
         json.dumps({"checkpoint": "b", "verdict": {"kind": "x", "sentence": ""}})
     )
-    assert said() == "b: x."
+    assert said() == "b: x: "
     assert list_sight([opened]).mark != before
     monkeypatch.setattr(others, "MOST_READ", 0)
-    assert said() == ""
+    assert said() == ": "
 
 
 def test_links_and_what_is_gone_are_told(tmp_path: Path) -> None:
@@ -101,4 +103,4 @@ def test_links_and_what_is_gone_are_told(tmp_path: Path) -> None:
     assert "symbolic link" in lines["linked"].problem
     assert "no such directory" in lines["gone"].problem
     assert lines["odd"].problem == "why it is odd"
-    assert not any(one.text for one in lines.values())
+    assert not any(one.word or one.text for one in lines.values())

@@ -24,6 +24,7 @@ _MOST_ANSWERS = 256 << 20
 class _Verdict(msgspec.Struct):
     kind: str
     sentence: str
+    nature: str = ""
 
 
 class AuditBrief(msgspec.Struct):

@@ -33,15 +33,25 @@ class Other(NamedTuple):
 
     Attributes:
         path: below the opened directory.
+        word: what it comes to, in the colour of `tone`; may be empty.
         text: what it says in a line; empty for what was not read.
         problem: why it cannot be read; empty if it can.
     """
 
     kind: Kind
     path: str
+    word: str = ""
     text: str = ""
     tone: Tone = "open"
     problem: str = ""
+
+
+class Said(NamedTuple):
+    """What a thing says of itself; see `Other`."""
+
+    word: str
+    text: str
+    tone: Tone
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +78,14 @@ def _other(opened: Opened, found: Found, *, read: bool) -> Other:
     if found.kind not in _BRIEFS or not read:
         return Other(found.kind, found.path, problem=found.why)
     try:
-        text, tone = _said(found.kind, opened.below(found.path))
-        return Other(found.kind, found.path, line_of(text), tone)
+        said = _said(found.kind, opened.below(found.path))
+        return Other(found.kind, found.path, line_of(said.word), line_of(said.text), said.tone)
     except (UserError, OSError, *DAMAGE) as error:
         problem = str(error) if isinstance(error, UserError) else told(error)
         return Other(found.kind, found.path, problem=line_of(problem))
 
 
-def _said(kind: Kind, folder: Folder) -> tuple[str, Tone]:
+def _said(kind: Kind, folder: Folder) -> Said:
     """What a thing says; on a local disk that is remembered as long as its files stay as they are."""
     if not isinstance(folder, LocalFolder):
         return _BRIEFS[kind](folder)
@@ -85,18 +95,22 @@ def _said(kind: Kind, folder: Folder) -> tuple[str, Tone]:
 
 
 @lru_cache(_KEPT)
-def _remembered(kind: Kind, root: Path, _stamps: tuple[object, ...]) -> tuple[str, Tone]:
+def _remembered(kind: Kind, root: Path, _stamps: tuple[object, ...]) -> Said:
     return _BRIEFS[kind](LocalFolder(root))
 
 
-def _audit(folder: Folder) -> tuple[str, Tone]:
+def _fleet(folder: Folder) -> Said:
+    return Said(*fleet_brief(folder))
+
+
+def _audit(folder: Folder) -> Said:
     brief = audit_brief(folder)
-    head = headline(brief.verdict.kind, brief.verdict.sentence)
-    return f"{brief.checkpoint}: {head.text}. {head.sentence}", head.tone
+    head = headline(brief.verdict.kind, brief.verdict.sentence, brief.verdict.nature)
+    return Said(f"{brief.checkpoint}: {head.text}", head.sentence, head.tone)
 
 
-def _bench(folder: Folder) -> tuple[str, Tone]:
-    return bench_brief(folder).verdict.sentence, "open"
+def _bench(folder: Folder) -> Said:
+    return Said("", bench_brief(folder).verdict.sentence, "open")
 
 
-_BRIEFS: dict[Kind, Callable[[Folder], tuple[str, Tone]]] = {"fleet": fleet_brief, "audit": _audit, "bench": _bench}
+_BRIEFS: dict[Kind, Callable[[Folder], Said]] = {"fleet": _fleet, "audit": _audit, "bench": _bench}

@@ -9,8 +9,8 @@ from proctor.view.formats import whole
 from proctor.view.verdict import Tone
 
 
-def fleet_brief(folder: Folder) -> tuple[str, Tone]:
-    """What a list says of the fleet in a folder, and how that is coloured.
+def fleet_brief(folder: Folder) -> tuple[str, str, Tone]:
+    """What a list says of the fleet in a folder: what it comes to, the rest, and how that is coloured.
 
     Raises:
         UserError: as `proctor.view.browse.fleets.opening.open_fleet`.
@@ -19,7 +19,7 @@ def fleet_brief(folder: Folder) -> tuple[str, Tone]:
     found = count_fleet(folder)
     size = f"{_many(found.cells, 'cell')} of {_many(found.checkpoints, 'checkpoint')}"
     if found.problem:
-        return f"{size}; {found.problem}", "bad"
+        return size, f"what happened to it is not known: {found.problem}", "bad"
     book = Book()
     book.read(found.events)
     units = {str(event.data["unit"]) for event in found.events if isinstance(event.data.get("unit"), str)}
@@ -30,10 +30,10 @@ def fleet_brief(folder: Folder) -> tuple[str, Tone]:
         "given up": sum(one.over == GIVEN_UP for one in told),
         "held": len(found.held),
     }
-    said = [f"{whole(done)} of {_many(found.units, 'unit')} complete"]
-    said += [f"{whole(count)} {what}" for what, count in counts.items() if count]
+    said = [f"{whole(count)} {what}" for what, count in counts.items() if count]
     tone: Tone = "bad" if counts["given up"] else "good" if found.units and done >= found.units else "open"
-    return f"{size}; {', '.join(said)}; {'watched' if found.watched else 'nobody watches it'}", tone
+    rest = [size, *said, "watched" if found.watched else "nobody watches it"]
+    return f"{whole(done)} of {_many(found.units, 'unit')} complete", "; ".join(rest), tone
 
 
 def _many(count: int, what: str) -> str:

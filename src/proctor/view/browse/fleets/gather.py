@@ -124,7 +124,7 @@ def gather(seen: OpenFleet, standings: Sequence[Standing], now: float) -> FleetP
         queue=_queue(seen.units, standings),
         attempts=attempts[::-1][:MOST_ATTEMPTS],
         attempts_left_out=max(0, len(attempts) - MOST_ATTEMPTS),
-        lanes=_lanes(attempts, now),
+        lanes=_lanes(attempts, now if seen.watched or not seen.events else seen.events[-1].time),
         events=seen.events[-MOST_EVENTS:],
         events_left_out=max(0, len(seen.events) - MOST_EVENTS),
         refused=[event.message for event in seen.events if event.kind == words.CHECKPOINT_REFUSED],
