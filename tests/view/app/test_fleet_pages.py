@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -87,7 +87,9 @@ def test_cells_are_chosen_for_a_comparison_by_address(client: TestClient) -> Non
     text, _ = ask(client, "/fleet?in=all&path=fleet")
     assert '<form action="/compare" method="get">' in text
     assert text.count('name="side"') == 3
-    assert 'value="all/fleet/cells/step-3--max_tokens=16:step-3"' in text
+    cells = [f"all/fleet/cells/step-{step}--max_tokens=16:step-{step}" for step in (3, 20)]
+    assert all(f'value="{cell}"' in text for cell in cells)
+    ask(client, f"/compare?{urlencode({'side': cells}, doseq=True)}")
 
 
 def test_a_fleet_that_is_opened_itself_and_one_of_a_single_kind(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from proctor.fleet.cells import CELLS
 from proctor.rows import UserError
 from proctor.rows.text import told
+from proctor.view.app.compare_links import SideName
 from proctor.view.app.links import Address
 from proctor.view.app.site import Answer, Site
 from proctor.view.browse.filters import value_text
@@ -37,9 +38,9 @@ class Links:
         return self.unit(unit).filtered(f"{own} and {question}" if question else own)
 
     def side(self, unit: str, checkpoint: str) -> str:
-        """What stands for a cell where cells are compared: ``OPENED/PATH/TO/RUN:CHECKPOINT``."""
+        """What stands for a cell in the address of a comparison."""
         address = self.unit(unit)
-        return f"{address.opened}/{address.path}:{checkpoint}"
+        return SideName(address.opened, address.path, checkpoint).text
 
 
 def answers(site: Site) -> dict[str, Answer]:
