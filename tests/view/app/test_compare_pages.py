@@ -58,9 +58,12 @@ def test_regressions_stand_first_and_pages_follow_each_other(client: TestClient)
 
 
 def test_rows_are_filtered_by_kind_and_by_the_columns_of_each_side(client: TestClient) -> None:
-    shown = int(re.findall(r"([\d,]+) rows</p>", ask(client, f"{TWO}&show=improvement")[0])[0])
+    shown = int(re.findall(r"([\d,]+) rows ·", ask(client, f"{TWO}&show=improvement")[0])[0])
     text, _ = ask(client, f"{TWO}&show=all&filter={quote('b.exact and not a.exact')}")
-    assert f"{shown} rows</p>" in text
+    assert f"{shown} rows ·" in text
+    listed = client.get(f"{TWO}&show=improvement".replace("/compare?", "/compare/ids?")).text.splitlines()
+    assert len(listed) == shown == len(set(listed))
+    assert listed == sorted(listed, key=int)
     text, _ = ask(client, f"{TWO}&filter={quote('b.exakt')}", 400)
     assert "did you mean b.exact" in text
     assert "<mark>b.exakt</mark>" in text

@@ -6,9 +6,11 @@ from collections.abc import Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from proctor.paired.sides import Side
 from proctor.rows import UserError
@@ -32,15 +34,18 @@ from proctor.view.browse.compare import (
     one,
     page,
     put_beside,
+    row_ids,
 )
 from proctor.view.browse.compare.paging import ANSWER_CHARACTERS, WHOLE_CHARACTERS
 from proctor.view.browse.filters import FilterError
 from proctor.view.browse.places import survey
+from proctor.view.browse.rows import EXPORTS
 from proctor.view.browse.runs import DAMAGE
 from proctor.view.compare_view import AnswerView, answer_view, comparison_view
 
 MOST_OFFERED = 200
 MOST_OPEN = 2
+_LINES = 50_000
 _SAID = {
     "changed": "all changes",
     "regression": "regressions",
@@ -143,6 +148,14 @@ class _Room:
             **context,
         )
 
+    def ids(self, request: Request) -> Response:
+        """The ids of the rows, a line each."""
+        address = Compared.of(request.query_params)
+        with self.beside(address, self.chosen(address)) as beside:
+            found = row_ids(beside, address.wanted)
+        headers = {"Content-Disposition": 'attachment; filename="rows.txt"'}
+        return StreamingResponse(_lines(found), headers=headers, media_type=EXPORTS["ids"].media_type)
+
     def _offered(self) -> list[tuple[str, list[SideName]]]:
         """The runs that may be added, by opened directory."""
         found = []
@@ -169,7 +182,12 @@ def _damage_told() -> Iterator[None]:
 def answers(site: Site) -> dict[str, Answer]:
     """What this room answers."""
     room = _Room(site)
-    return {"/compare": room.compare, "/compare/row": room.row}
+    return {"/compare": room.compare, "/compare/row": room.row, "/compare/ids": room.ids}
+
+
+def _lines(ids: NDArray[np.int64]) -> Iterator[bytes]:
+    for start in range(0, len(ids), _LINES):
+        yield "".join(f"{row}\n" for row in ids[start : start + _LINES].tolist()).encode("ascii")
 
 
 def _found(beside: Beside, address: Compared, given: QueryParams) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from proctor.view.browse.compare.beside import MOST_SIDES, Beside, put_beside
 from proctor.view.browse.compare.board import RANKS
 from proctor.view.browse.compare.columns import LETTERS
 from proctor.view.browse.compare.opening import given_side
-from proctor.view.browse.compare.paging import Cell, Page, Row, count, counts, one, page
+from proctor.view.browse.compare.paging import Cell, Page, Row, count, counts, one, page, row_ids
 from proctor.view.browse.compare.place import Place
 from proctor.view.browse.compare.wanted import SHOWS, Show, Wanted
 
@@ -28,4 +28,5 @@ __all__ = [
     "one",
     "page",
     "put_beside",
+    "row_ids",
 ]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
 from proctor.paired.comparing import Wish, check_alike, compared
 from proctor.paired.model import Comparison
@@ -52,6 +54,16 @@ class Beside:
         """
         with self.lock, _told():
             return self.bench.ask(sql, *parameters)
+
+    def numbers(self, sql: str, parameters: Sequence[Any] = ()) -> NDArray[np.int64]:
+        """The only column of a query, whole numbers.
+
+        Raises:
+            UserError: as `ask`.
+        """
+        with self.lock, _told():
+            (column,) = self.bench.connection.execute(sql, list(parameters)).fetchnumpy().values()
+        return np.asarray(column, dtype=np.int64)
 
 
 @contextmanager

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from proctor.rows.records import BASE_FIELDS
 from proctor.view.browse.compare.beside import Beside
 from proctor.view.browse.compare.board import RANKS
@@ -87,6 +90,19 @@ def count(beside: Beside, wanted: Wanted) -> int:
     condition = wanted.condition(beside)
     sql = f"select count(*) from {rows_of(beside, condition)} where {condition.sql}"
     return int(beside.ask(sql, condition.parameters)[0][0])
+
+
+def row_ids(beside: Beside, wanted: Wanted) -> NDArray[np.int64]:
+    """The ids of all rows that are wanted, each once and in order: those of the first side where rows are paired by
+    sample id, and then only of rows that it has.
+
+    Raises:
+        UserError: the filter is none.
+    """
+    condition = wanted.condition(beside)
+    column = "r0" if beside.by_sample else "row"
+    rows = f"{rows_of(beside, condition)} where ({condition.sql}) and {column} is not null"
+    return beside.numbers(f"select distinct {column} from {rows} order by {column}", condition.parameters)
 
 
 def page(beside: Beside, wanted: Wanted, size: int, *, after: Place | None = None, before: Place | None = None) -> Page:
