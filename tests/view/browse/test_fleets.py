@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from proctor.fleet import words
+from proctor.fleet.cells import Unit
 from proctor.fleet.folder import FleetDir
+from proctor.fleet.history import Tries
+from proctor.fleet.standing import Standing, unit_standings
+from proctor.results import RunDir
 from proctor.rows import Event
 from proctor.view.browse.fleets import cells
 from proctor.view.browse.fleets.attempts import Attempt, attempts_of, queue_of
@@ -92,10 +96,12 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pyt
     make_cells(place, "a", {"a": YES}, "complete")
     make_cells(place, "b", {"b": YES}, "incomplete")
     read: list[str] = []
-    real = cells.unit_standings
-    monkeypatch.setattr(
-        cells, "unit_standings", lambda run, unit, tries: read.append(unit.name) or real(run, unit, tries)
-    )
+
+    def standings(run: RunDir, unit: Unit, tries: Tries) -> list[Standing]:
+        read.append(unit.name)
+        return unit_standings(run, unit, tries)
+
+    monkeypatch.setattr(cells, "unit_standings", standings)
     reader = CellReader()
     first = page_of(place, reader)
     assert page_of(place, reader).lines == first.lines
