@@ -11,7 +11,7 @@ export NO_MKDOCS_2_WARNING := 1
 # The environments come without bytecode: without it on disk, every process would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-vllm setup-mlflow demo test bench faults scale soak drill lint docs clean help
+.PHONY: docs-shots setup setup-vllm setup-mlflow demo test bench faults scale soak drill lint docs clean help
 
 help:
 	@echo "make setup   the environment, in $(VENV)"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench   run the benchmarks (one: make bench ONLY=mds)"
 	@echo "make faults  the fault matrix (a part: make faults ONLY=\"engine.segfault data.image\" SYSTEMS=proctor)"
 	@echo "make scale   10,000, 100,000 and 1,000,000 rows of 5 to 10 JPEGs in a run each (ROWS=, DATA=directory to keep)"
+	@echo "make docs-shots  the pictures of the run browser in docs/assets (needs Chromium)"
 	@echo "make drill   80 cells on a real cluster that loses jobs, a node, its head and its watcher (CELLS=, MINUTES=)"
 	@echo "make soak    100,000 rows under random faults, at most 30 minutes (ROWS=, SEED=, MINUTES=)"
 
@@ -82,6 +83,9 @@ soak: setup
 drill: setup
 	$(BIN)/python -m benchmarks.fleet $(if $(CELLS),--cells $(CELLS)) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(ENGINE),--engine $(ENGINE)) $(if $(KEEP),--keep $(KEEP))
+
+docs-shots: setup
+	PYTHONPATH=. $(BIN)/python scripts/docs_shots.py docs/assets
 
 docs: setup
 	$(BIN)/mkdocs serve

@@ -130,7 +130,7 @@ def fleet(folder: Path) -> None:
     ended = (words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_ENDED)
     make_cells(place, "step-3--max_tokens=16", {"step-3": YES}, "complete")
     make_cells(place, "step-20--max_tokens=16", {"step-20": ["yes"] * 4}, "complete")
-    make_cells(place, "step-20--max_tokens=64", {"step-20": ["yes", None, ("lost", ""), "no"]}, "incomplete")
+    make_cells(place, "step-20--max_tokens=64", {"step-20": ["yes", ("lost", ""), ("lost", ""), "no"]}, "incomplete")
     tell(place, "step-3--max_tokens=16", *ended, start=BEGAN, **done)
     tell(place, "step-20--max_tokens=16", *ended, start=BEGAN + 600, **done)
     again = (words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_STOPPING, words.UNIT_GONE, words.UNIT_REQUEUED)
