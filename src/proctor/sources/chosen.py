@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -13,27 +14,15 @@ from proctor.sources.base import BLOCK_BYTES, ReadGroup, Source
 _SHOWN = 5
 
 
-class ChosenRows:
-    """The rows of a list alone. Implements `base.Source`.
+class SomeRows(ABC):
+    """Another source, of which fewer rows are expected. Implements `base.Source`."""
 
-    Args:
-        source: which has them.
-        rows: their ids.
-        there: all ids of `source`, if they are known already.
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
-    Raises:
-        UserError: the source lacks some of them.
-    """
-
-    def __init__(self, source: Source, rows: BitMap64, there: BitMap64 | None = None) -> None:
-        known = source.expected() if there is None else there
-        if unknown := rows - known:
-            raise UserError(f"the source does not have {_named(unknown)}", where="--only", fix=_ids_there(known))
-        self._source, self._rows, self.of = source, rows.serialize(), len(known)
-
+    @abstractmethod
     def expected(self) -> BitMap64:
-        """The ids of the list."""
-        return BitMap64.deserialize(self._rows)
+        """The ids of these rows."""
 
     def columns(self) -> pa.Schema:
         """The other source's columns."""
@@ -50,6 +39,30 @@ class ChosenRows:
     def fingerprint(self) -> str:
         """The other source's identity."""
         return self._source.fingerprint()
+
+
+class ChosenRows(SomeRows):
+    """The rows of a list alone.
+
+    Args:
+        source: which has them.
+        rows: their ids.
+        there: all ids of `source`, if they are known already.
+
+    Raises:
+        UserError: the source lacks some of them.
+    """
+
+    def __init__(self, source: Source, rows: BitMap64, there: BitMap64 | None = None) -> None:
+        known = source.expected() if there is None else there
+        if unknown := rows - known:
+            raise UserError(f"the source does not have {_named(unknown)}", where="--only", fix=_ids_there(known))
+        super().__init__(source)
+        self._rows, self.of = rows.serialize(), len(known)
+
+    def expected(self) -> BitMap64:
+        """The ids of the list."""
+        return BitMap64.deserialize(self._rows)
 
 
 def _named(ids: BitMap64) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyroaring import BitMap64
 
-from proctor.sources.base import BLOCK_BYTES, ReadGroup, Source
+from proctor.sources.base import Source
+from proctor.sources.chosen import SomeRows
 from proctor.sources.files import ids_between
 from proctor.spec import (
     HuggingFaceSourceSpec,
@@ -99,32 +99,13 @@ def _cache(spec: MdsSourceSpec) -> DiskCache | None:
     return DiskCache(int(spec.cache_gb * 1e9), None if spec.cache_dir is None else Path(spec.cache_dir))
 
 
-class FirstRows:
-    """The first rows of another source. Implements `base.Source`.
-
-    Attributes:
-        source: the other one.
-    """
+class FirstRows(SomeRows):
+    """The first rows of another source."""
 
     def __init__(self, source: Source, limit: int) -> None:
-        self.source, self._limit = source, limit
+        super().__init__(source)
+        self._limit = limit
 
     def expected(self) -> BitMap64:
         """The ids below the limit."""
-        return self.source.expected() & ids_between(0, self._limit)
-
-    def columns(self) -> pa.Schema:
-        """The other source's columns."""
-        return self.source.columns()
-
-    def groups(self, todo: BitMap64, max_rows: int, max_bytes: int = BLOCK_BYTES) -> Sequence[ReadGroup]:
-        """The other source's groups."""
-        return self.source.groups(todo, max_rows, max_bytes)
-
-    def read(self, group: ReadGroup) -> Iterator[pa.Table]:
-        """The other source's blocks."""
-        return self.source.read(group)
-
-    def fingerprint(self) -> str:
-        """The other source's identity."""
-        return self.source.fingerprint()
+        return self._source.expected() & ids_between(0, self._limit)
