@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from proctor.rows import UserError
+from proctor.storage.base import Busy
 from proctor.storage.connect import StorageOptions, is_url, object_store
 from proctor.storage.folder import Folder, LocalFolder, ObjectFolder, StorageError, Version, open_folder
 from tests.storage.bucket import Bucket
@@ -288,6 +290,28 @@ def test_every_known_scheme_opens(url: str, kind: str, prefix: str) -> None:
     found = object_store(url, StorageOptions(endpoint="http://127.0.0.1:9", anonymous=True))
     assert (type(found.store).__name__, found.prefix) == (kind, prefix)
     assert is_url(url)
+
+
+def test_who_looks_at_a_folder_keeps_nobody_out_of_it(tmp_path: Path) -> None:
+    folder, looking = LocalFolder(tmp_path), threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        seen = [pool.submit(_look_until, looking, folder) for _ in range(2)]
+        for _ in range(300):
+            with folder.claimed():
+                assert folder.claimed_by_other()
+                with pytest.raises(Busy), folder.claimed():
+                    pass
+        looking.set()
+        assert all(one.result() for one in seen)
+    assert not folder.claimed_by_other()
+
+
+def _look_until(done: threading.Event, folder: LocalFolder) -> int:
+    looks = 0
+    while not done.is_set():
+        folder.claimed_by_other()
+        looks += 1
+    return looks
 
 
 def test_a_path_is_a_local_folder(tmp_path: Path) -> None:

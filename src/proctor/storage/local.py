@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 import xxhash
 
 from proctor.storage.base import Busy, Version, Versioned
 
 _CLAIM = ".lock"
+_LOOK = 0.002
+"""Seconds between two tries while others look at a lock."""
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -141,22 +145,21 @@ class LocalFolder:
         """Holds the lock of the kernel on the folder's lock file."""
         self.prepare()
         with (self.root / _CLAIM).open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise Busy(error.errno, "held by another process", self.location) from error
+            while not _locks(file, fcntl.LOCK_EX):
+                # Whoever only looks (`claimed_by_other`) shares the lock for a moment, and is no reason to give up.
+                if not _locks(file, fcntl.LOCK_SH):
+                    raise Busy(errno.EWOULDBLOCK, "held by another process", self.location)
+                fcntl.flock(file, fcntl.LOCK_UN)
+                time.sleep(_LOOK)
             yield
 
     def claimed_by_other(self) -> bool:
         """Whether the kernel's lock is taken."""
         try:
             with (self.root / _CLAIM).open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+                return not _locks(file, fcntl.LOCK_SH)
         except OSError:
             return False
-        return False
 
     def hasty(self, _seconds: float) -> Self:
         """Itself: a disk answers or does not."""
@@ -232,3 +235,12 @@ def _version(data: bytes) -> Version:
 
 def _put(draft: Path, data: bytes) -> None:
     draft.write_bytes(data)
+
+
+def _locks(file: IO[str], how: int) -> bool:
+    """Takes the kernel's lock on a file, alone or shared, if that can be had at once."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
