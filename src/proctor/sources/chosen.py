@@ -15,10 +15,14 @@ _SHOWN = 5
 
 
 class SomeRows(ABC):
-    """Another source, of which fewer rows are expected. Implements `base.Source`."""
+    """Another source, of which fewer rows are expected. Implements `base.Source`.
+
+    Attributes:
+        source: the other one.
+    """
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self.source = source
 
     @abstractmethod
     def expected(self) -> BitMap64:
@@ -26,19 +30,19 @@ class SomeRows(ABC):
 
     def columns(self) -> pa.Schema:
         """The other source's columns."""
-        return self._source.columns()
+        return self.source.columns()
 
     def groups(self, todo: BitMap64, max_rows: int, max_bytes: int = BLOCK_BYTES) -> Sequence[ReadGroup]:
         """The other source's groups."""
-        return self._source.groups(todo, max_rows, max_bytes)
+        return self.source.groups(todo, max_rows, max_bytes)
 
     def read(self, group: ReadGroup) -> Iterator[pa.Table]:
         """The other source's blocks."""
-        return self._source.read(group)
+        return self.source.read(group)
 
     def fingerprint(self) -> str:
         """The other source's identity."""
-        return self._source.fingerprint()
+        return self.source.fingerprint()
 
 
 class ChosenRows(SomeRows):

@@ -108,4 +108,4 @@ class FirstRows(SomeRows):
 
     def expected(self) -> BitMap64:
         """The ids below the limit."""
-        return self._source.expected() & ids_between(0, self._limit)
+        return self.source.expected() & ids_between(0, self._limit)

@@ -14,7 +14,8 @@ from proctor.results import RunDir
 from proctor.rows import Sample, UserError
 from proctor.rows.text import told
 from proctor.sources.base import Fetching, Source
-from proctor.sources.registry import FirstRows, source_of
+from proctor.sources.chosen import SomeRows
+from proctor.sources.registry import source_of
 from proctor.sources.samples import to_samples
 from proctor.spec import RunSpec
 from proctor.view.frames import redrawn
@@ -89,7 +90,7 @@ class Images:
 
 def _blocks(source: Source, row_id: int) -> Iterator[pa.Table]:
     """The row alone, by ranged reads where the format can be read so."""
-    whole = source.source if isinstance(source, FirstRows) else source
+    whole = source.source if isinstance(source, SomeRows) else source
     if isinstance(whole, Fetching):
         yield whole.fetch([row_id])
         return
