@@ -153,6 +153,13 @@ def test_an_index_that_is_being_made_is_no_hindrance_to_closing(run: RunDir, mon
         assert not found.scratch.exists()
 
 
+def test_a_run_under_way_has_no_index(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "LEAST_ROWS", 1)
+    monkeypatch.setattr(tables, "seems_held", lambda _: True)
+    with open_rows(run) as found:
+        assert found.index is None
+
+
 @pytest.mark.parametrize("sort", [Sort(), Sort("row_id", descending=True), Sort("score")])
 def test_pieces_of_an_export_are_one_file_in_order(
     table: RowTable, sort: Sort, monkeypatch: pytest.MonkeyPatch

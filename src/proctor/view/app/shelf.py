@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from proctor.results import RunDir
 from proctor.results.parts import parts_of
 from proctor.storage.folder import LocalFolder
+from proctor.storage.lease import seems_held
 from proctor.view.browse.rows import RowTable, open_rows
 
 MOST_OPEN = 3
@@ -142,13 +143,13 @@ class Shelf:
 
 
 def state_of(run: RunDir) -> Hashable:
-    """Changes when a part comes, goes or, on a local disk, is written anew."""
+    """Changes when a part comes, goes or, on a local disk, is written anew; there also when the run begins or ends."""
     names = parts_of(run.results)
     if not isinstance(run.results, LocalFolder):
         return tuple((name, 0, 0) for name in names)
-    found = []
+    found: list[Hashable] = []
     for name in names:
         with suppress(FileNotFoundError):
             seen = (run.results.root / name).lstat()
             found.append((name, seen.st_size, seen.st_mtime_ns))
-    return tuple(found)
+    return (*found, seems_held(run.folder))

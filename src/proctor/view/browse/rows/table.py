@@ -14,6 +14,7 @@ import duckdb
 from proctor.results import RunDir
 from proctor.rows import UserError
 from proctor.rows.text import line_of
+from proctor.storage.lease import seems_held
 from proctor.view.browse.filters import Columns
 from proctor.view.browse.rows.database import MEMORY, PART, PLACE, confined, lay, records_in
 from proctor.view.browse.rows.index import LEAST_ROWS, TABLE, Index
@@ -125,7 +126,7 @@ def open_rows(run: RunDir) -> Iterator[RowTable]:
         OSError: storage failed.
     """
     parts, where = read_parts(run), run.results.location
-    large = parts.rows >= LEAST_ROWS and not run.live
+    large = parts.rows >= LEAST_ROWS and not seems_held(run.folder)
     with tempfile.TemporaryDirectory(prefix="proctor-view-") as folder:
         name = f"{folder}/rows.duckdb" if large else ":memory:"
         with _laid(folder, name, parts, where, _MEMORY_OF_LARGE if large else MEMORY) as base:
