@@ -124,7 +124,7 @@ def gather(seen: OpenFleet, standings: Sequence[Standing], now: float) -> FleetP
         queue=_queue(seen.units, standings),
         attempts=attempts[::-1][:MOST_ATTEMPTS],
         attempts_left_out=max(0, len(attempts) - MOST_ATTEMPTS),
-        lanes=_lanes(attempts, now if seen.watched or not seen.events else seen.events[-1].time),
+        lanes=_lanes(attempts, now if seen.watched else max((event.time for event in seen.events), default=now)),
         events=seen.events[-MOST_EVENTS:],
         events_left_out=max(0, len(seen.events) - MOST_EVENTS),
         refused=[event.message for event in seen.events if event.kind == words.CHECKPOINT_REFUSED],
@@ -229,7 +229,7 @@ def _spans(one: Attempt, now: float) -> list[Span]:
         began = one.started if one.started is not None else end
         spans.append(Span(one.unit, one.submitted, began, "wait", told + "waited for its start"))
     if one.started is not None:
-        tone = {"complete": "good", "ended": "bad", "gone": "bad"}.get(one.fate, "open")
+        tone = {"complete": "good", "ended": "bad", "gone": "warn"}.get(one.fate, "open")
         spans.append(Span(one.unit, one.started, end, tone, told + " ".join(filter(None, (one.fate, one.reason)))))
     return spans
 
