@@ -75,9 +75,9 @@ def test_fleets_audits_and_benches_in_a_bucket_are_shown(tmp_path: Path, monkeyp
         assert "2 of 3 units complete" in text
         assert "No effect found" in text
         assert "Nothing can be concluded" in text
-        text, fleet = ask(client, *links(page, "fleet"))
+        text, fleet = ask(client, links(page, "fleet")[0])
         assert "2 complete, 1 waiting; nobody watches it." in text
         assert len(set(links(fleet, "run"))) == 2
         assert "#attempts" in fleet.links
-        assert "No effect found" in ask(client, *links(page, "audit"))[0]
-        assert "More than the share allows" in ask(client, *links(page, "bench"))[0]
+        assert "No effect found" in ask(client, links(page, "audit")[0])[0]
+        assert "More than the share allows" in ask(client, links(page, "bench")[0])[0]

@@ -150,6 +150,9 @@ def test_links_are_not_followed(tmp_path: Path, root: Path) -> None:
         text, _ = ask(client, f"/fleet?in={tmp_path.name}&path=fleet")
         assert text.count("a symbolic link, which is not followed") == 2
         assert "75.0 %" not in text
+        (cells / "b" / "metrics.json").unlink()
+        (cells / "b" / "results" / "part-more.parquet").symlink_to(next((cells / "b" / "results").iterdir()))
+        assert "part-more.parquet: a symbolic link" in ask(client, f"/fleet?in={tmp_path.name}&path=fleet")[0]
         cells.rename(tmp_path / "cells")
         cells.symlink_to(tmp_path / "cells")
         assert "symbolic link" in ask(client, f"/fleet?in={tmp_path.name}&path=fleet", 404)[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from proctor.fleet.addresses import address_of
 from proctor.fleet.cells import CELLS, Unit
@@ -89,11 +91,26 @@ def _sight(seen: OpenFleet, unit: Unit, run: RunDir) -> str:
     """
     if isinstance(run.folder, LocalFolder):
         check_own(seen.place.folder, [f"{CELLS}/{unit.name}"], MOST_BYTES)
+        _check_parts(run.folder.root / "results")
     try:
         check_run(run.folder, MOST_BYTES)
         return run_sight(run.folder).mark
     except FileNotFoundError:
         return ""
+
+
+def _check_parts(results: Path) -> None:
+    """Whether no part of the results is a symbolic link: how many rows it has would be counted.
+
+    Raises:
+        UserError: one is.
+    """
+    if results.is_symlink() or not results.is_dir():
+        return  # a link is refused as a whole, with the other folders of a run
+    with os.scandir(results) as entries:
+        linked = next((entry.name for entry in entries if entry.is_symlink()), None)
+    if linked is not None:
+        raise UserError("a symbolic link, which is not followed", where=f"{results}/{linked}")
 
 
 def _said(tries: Tries) -> tuple[object, ...]:
