@@ -53,17 +53,17 @@ def test_runs_in_a_bucket_are_found_and_their_rows_read(tmp_path: Path, monkeypa
         assert "of 48 records" in text
         text, _ = ask(client, links(rows, "row")[0])
         assert "Parsed and scored" in text
-        for path in ("../other/secret", "nothing"):
-            assert ask(client, f"/run?in=all&path={path}", 404)
+        for away in ("../other/secret", "nothing"):
+            assert ask(client, f"/run?in=all&path={away}", 404)
 
 
 def test_fleets_audits_and_benches_in_a_bucket_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, measured = MemoryStore(), published()
     monkeypatch.setattr(objects, "_connected", lambda url, options: Connection(store, url.partition("bucket/")[2]))
     place = fleet_of(tmp_path, ["step-1", "step-2", "step-3"], fleet_dir="s3://bucket/all/fleet")
-    for name in ("step-1", "step-2"):
-        make_cells(place, name, {name: YES}, "complete")
-        tell(place, name, words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_ENDED, attempt=1, complete=True)
+    for unit in ("step-1", "step-2"):
+        make_cells(place, unit, {unit: YES}, "complete")
+        tell(place, unit, words.UNIT_ADMITTED, words.UNIT_STARTED, words.UNIT_ENDED, attempt=1, complete=True)
     write_bench(tmp_path / BENCH, measured, verdict(measured))
     write_audit(tmp_path / "audit", *audited(tmp_path, rows=3))
     obstore.put(store, f"all/bench/{BENCH}", (tmp_path / BENCH).read_bytes())
