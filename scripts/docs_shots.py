@@ -24,7 +24,7 @@ from playwright.sync_api import Browser
 from tests.browser import world
 from tests.browser.serving import served
 from tests.chromium import launched
-from tests.view.helpers import make_run
+from tests.view.helpers import BEGAN, make_run
 
 MOST_BYTES, WIDTH = 150_000, 1280
 RUN = "in=runs&path=night-drive"
@@ -41,7 +41,7 @@ class Shot(NamedTuple):
 
 SHOTS = (
     Shot("view-runs", "/", 560),
-    Shot("view-run", f"/run?{RUN}", 1180),
+    Shot("view-run", f"/run?{RUN}", 1060),
     Shot(
         "view-rows", f"/rows?{RUN}&filter={quote('not exact and checkpoint = ' + chr(34) + 'step-1600' + chr(34))}", 720
     ),
@@ -77,7 +77,7 @@ def make(root: Path) -> Path:
         (root / "traces" / f"{name}.sqlite").rename(root / f"{name}.sqlite")
     for path in root.rglob("*"):
         later = 600 if "night-drive" in path.parts else 0  # the list begins with what has changed last
-        os.utime(path, (world.BEGAN + later, world.BEGAN + later))
+        os.utime(path, (BEGAN + later, BEGAN + later))
     return root
 
 
@@ -94,8 +94,9 @@ def fixed_folder() -> Iterator[Path]:
 
 def taken(browser: Browser, origin: str, shot: Shot) -> bytes:
     """The whole page, once all of its images are there."""
-    scheme = "dark" if shot.dark else "light"
-    context = browser.new_context(viewport={"width": WIDTH, "height": shot.height}, color_scheme=scheme)
+    context = browser.new_context(
+        viewport={"width": WIDTH, "height": shot.height}, color_scheme="dark" if shot.dark else "light"
+    )
     page = context.new_page()
     answer = page.goto(origin + shot.address)
     assert answer is not None
