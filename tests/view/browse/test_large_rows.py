@@ -119,6 +119,25 @@ def test_only_parts_that_may_hold_a_row_are_opened(run: RunDir) -> None:
         assert (beside.previous, beside.next) == ((29, "c"), (31, "c"))
 
 
+def test_footers_are_read_whatever_the_order_of_their_columns(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    for number, names in enumerate((["row_id", "checkpoint"], ["checkpoint", "n", "row_id"], ["row_id", "checkpoint"])):
+        columns = {"row_id": [number, 10 + number], "checkpoint": ["c", "c"], "n": [77, 78]}
+        pq.write_table(
+            pa.table({name: columns[name] for name in names}), tmp_path / "results" / f"part-{number}.parquet"
+        )
+    parts = read_parts(RunDir(tmp_path))
+    assert not parts.alike
+    assert [(part.first, part.last, part.keyed) for part in parts.found.values()] == [
+        (0, 10, True),
+        (1, 11, True),
+        (2, 12, True),
+    ]
+    with open_rows(RunDir(tmp_path)) as found:
+        assert [row["n"] for row in page(found, Query(), ["n"]).rows] == [None, 77, None, None, 78, None]
+        assert records_of(found, 11)[0]["n"] == 78
+
+
 def test_through_the_index_everything_is_as_in_the_parts(table: RowTable) -> None:
     plain = replace(table, index=None, counted={})
     assert table.having(["label", "score", "right", "row_id"]) != "records"

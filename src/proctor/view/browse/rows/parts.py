@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,10 +62,10 @@ def read_parts(run: RunDir) -> Parts:
         OSError: storage failed.
     """
     names, damaged, found = parts_of(run.results), dict[str, str](), dict[str, Part]()
-    first: pq.FileMetaData | None = None
-    alike = True
-    for name, path in zip(names, run.results.local_copies(names), strict=True):
-        if isinstance(run.results, LocalFolder) and path.is_symlink():
+    results, alike, keys = run.results, True, _Keys(None, None)
+    before: pq.FileMetaData | None = None
+    for name, path in zip(names, results.local_copies(names), strict=True):
+        if isinstance(results, LocalFolder) and path.is_symlink():
             damaged[name] = "a symbolic link, which is not followed"
             continue
         try:
@@ -76,9 +77,10 @@ def read_parts(run: RunDir) -> Parts:
                 raise
             damaged[name] = f"damaged: {line_of(str(error))}"
             continue
-        first = first or footer
-        alike = alike and footer.schema.equals(first.schema)
-        found[name] = _part(name, path, footer)
+        if before is None or not footer.schema.equals(before.schema):
+            alike, keys = alike and before is None, _keys(footer)
+        before = footer
+        found[name] = _part(name, path, footer, keys)
     return Parts(found, damaged, alike)
 
 
@@ -105,14 +107,24 @@ def nearest(parts: Sequence[Part], row_id: int | None, most: int, *, falling: bo
     return [part for first, last, part in spans if last >= start and (edge is None or first <= edge)]
 
 
-def _part(name: str, path: Path, footer: pq.FileMetaData) -> Part:
+class _Keys(NamedTuple):
+    """Where two columns stand; None where they do not."""
+
+    row_id: int | None
+    checkpoint: int | None
+
+
+def _keys(footer: pq.FileMetaData) -> _Keys:
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
-    ids, checkpoints = places.get("row_id"), places.get("checkpoint")
-    if ids is None or checkpoints is None:
+    return _Keys(places.get("row_id"), places.get("checkpoint"))
+
+
+def _part(name: str, path: Path, footer: pq.FileMetaData, keys: _Keys) -> Part:
+    if keys.row_id is None or keys.checkpoint is None:
         return Part(name, path, footer.num_rows)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    seen = [group.column(ids).statistics for group in groups]
-    told = [group.column(place).statistics for group in groups for place in (ids, checkpoints)]
+    seen = [group.column(keys.row_id).statistics for group in groups]
+    told = [*seen, *(group.column(keys.checkpoint).statistics for group in groups)]
     keyed = all(one is not None and one.has_null_count and one.null_count == 0 for one in told)
     if not keyed or not all(one.has_min_max and isinstance(one.min, int) for one in seen):
         return Part(name, path, footer.num_rows, keyed=keyed)
