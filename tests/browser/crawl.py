@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.browser.conftest import Visitor
 
-NO_PAGES = ("/export", "/image")
+NO_PAGES = ("/export", "/image", "/compare/ids")
 _LINKS = "links => links.map(link => link.getAttribute('href')).filter(link => link.startsWith('/'))"
 _WIDE = """() => {
   const width = document.documentElement.clientWidth;
@@ -36,25 +36,24 @@ _AXE = """async only => {
 }"""
 
 
-def pages(visitor: Visitor, most: int) -> Iterator[tuple[str, int]]:
-    """Addresses of pages that links lead to, from the list of runs on, and their status; each is open when it is given.
+def pages(visitor: Visitor, begin: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Addresses of pages that links lead to, and their status; each is open when it is given.
+
+    Of a room and a thing that it shows only the first page is opened: others differ in what they are asked.
 
     Args:
         visitor: goes there.
-        most: pages that are opened of a room and a directory, if they differ only in what they are asked.
+        begin: addresses to begin with.
     """
-    waiting, seen, kinds = deque(["/"]), {"/"}, Counter[str]()
+    waiting, opened, kinds = deque(begin), set[str](), set[str]()
     while waiting:
         address = waiting.popleft()
-        kinds[_kind(address)] += 1
-        if kinds[_kind(address)] > most:
-            continue
-        yield address, visitor.look(address)
-        for link in visitor.page.eval_on_selector_all("a[href]", _LINKS):
-            plain = link.partition("#")[0]
-            if plain not in seen and urlsplit(plain).path not in NO_PAGES:
-                seen.add(plain)
-                waiting.append(plain)
+        if address not in opened and (address in begin or _kind(address) not in kinds):
+            opened.add(address)
+            kinds.add(_kind(address))
+            yield address, visitor.look(address)
+            links = visitor.page.eval_on_selector_all("a[href]", _LINKS)
+            waiting += [link.partition("#")[0] for link in links if urlsplit(link).path not in NO_PAGES]
 
 
 def _kind(address: str) -> str:
