@@ -103,7 +103,7 @@ def test_no_process_of_vllm_outlives_the_driver(tmp_path: Path, trained_model: P
         "max_model_len": 256,
         "options": {"kv_cache_memory_bytes": 2**25},
     }
-    with driver(tmp_path, engine, sampling={"max_tokens": 100}) as process:
+    with driver(tmp_path, engine, sampling={"max_tokens": 16}) as process:
         _, pids = at_work(tmp_path)
         names = {psutil.Process(pid).name() for pid in pids}
         assert {"VLLM::EngineCore", "VLLM::Worker"} <= names
