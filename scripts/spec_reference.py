@@ -52,6 +52,7 @@ from proctor.spec import (
     WandbTrackerSpec,
     WebDatasetSourceSpec,
 )
+from proctor.spec.camera import CameraSpec
 from proctor.spec.fleet import (
     FleetClusterSpec,
     FleetMetricsSpec,
@@ -86,6 +87,7 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("engine.checkpoints", Checkpoint),
     ("engine.faults", FaultSpec),
     ("task: kind: driving", DrivingTaskSpec),
+    ("task.camera", CameraSpec),
     ("task: kind: classification", ClassificationTaskSpec),
     ("task: kind: exact", ExactTaskSpec),
     ("task: kind: regex", RegexTaskSpec),

@@ -26,6 +26,7 @@ FREE_KEYS = (
     "engine.reference",
     "source.cache_gb",
     "source.cache_dir",
+    "task.camera",
 )
 """Keys that may change between a run and its resume: none of them changes what is asked or answered."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, field_validator
 
+from proctor.spec.camera import CameraSpec
 from proctor.spec.model import SpecModel
 
 
@@ -25,6 +26,8 @@ class DrivingTaskSpec(TaskBase):
 
     kind: Literal["driving"]
     """Which task."""
+    camera: CameraSpec | None = None
+    """How the camera sees the road, for waypoints drawn on images. It changes no answer and no score."""
 
 
 class ClassificationTaskSpec(TaskBase):

@@ -60,7 +60,7 @@ class Asked(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         if tag == "script":
-            assert re.fullmatch(r"/[a-z.]+\.js", dict(attrs)["src"] or "")
+            assert re.fullmatch(r"/[a-z.]+\.js\?v=[0-9a-f]{16}", dict(attrs)["src"] or "")
         for name, value in attrs:
             assert not name.startswith("on")
             assert name != "style"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -139,3 +140,9 @@ def test_every_answer_forbids_what_it_does_not_need(client: TestClient) -> None:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
         assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_a_browser_keeps_only_what_is_of_the_program_itself(client: TestClient) -> None:
+    (style,) = re.findall(r'"(/style\.css\?v=[0-9a-f]+)"', client.get("/").text)
+    assert "immutable" in client.get(style).headers["cache-control"]
+    assert client.get(f"{style}0").headers["cache-control"] == "no-store"

@@ -148,7 +148,7 @@ def test_only_pages_of_what_goes_on_say_that_they_can_be_followed(run: RunDir) -
             for page in (f"/run?{base}", f"/rows?{base}", "/"):
                 text, _ = ask(client, page)
                 assert "Reload the page to see what has changed since." in text
-                assert '<script src="/live.js" defer>' in text
+                assert '<script src="/live.js?v=' in text
         text, _ = ask(client, f"/rows?{base}")
         assert "data-live" not in text
         (seen,) = set(re.findall(r"seen=(\w+)", _ended(client, base)))

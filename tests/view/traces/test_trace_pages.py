@@ -259,7 +259,7 @@ def test_pages_hold_only_what_a_page_may(client: TestClient) -> None:
     text, page = ask(client, f"/timeline?{B}")
     assert isinstance(page, Asked)
     assert page.tags >= {"svg", "figure", "form", "table"}
-    assert 'src="/timeline.js"' in text
+    assert 'src="/timeline.js?v=' in text
     assert client.get("/timeline.js").headers["content-type"].startswith("text/javascript")
     for heard in ('aria-label="Timeline"', 'role="status"', 'aria-label="The longest events"', 'for="from"'):
         assert heard in text

@@ -14,10 +14,12 @@ import msgspec
 
 from proctor.rows import Prompt, TextPart
 from proctor.rows.records import BASE_FIELDS
+from proctor.spec.camera import CameraSpec
 from proctor.tasks.driving_answer import MAX_METRES
 from proctor.view.browse.filters import Columns, Kind
 from proctor.view.browse.rows.record import MOST_CHARACTERS, MOST_ITEMS
 from proctor.view.charts.path import Path, path
+from proctor.view.charts.seen import Seen, seen
 from proctor.view.charts.tokens import Tokens, tokens
 
 MOST_IMAGES = 64
@@ -46,6 +48,7 @@ class Shown:
         facts: the rest.
         images: how many images the row has, as far as the record tells.
         path: the waypoints of the answer and of the target, if the task has any.
+        seen: the same on one of the images, where the task says how the camera sees the road.
         tokens: of the answer, if their log-probabilities were kept.
         cut: whether the answer is longer than what is shown.
     """
@@ -57,14 +60,20 @@ class Shown:
     facts: list[tuple[str, Any]]
     images: int
     path: Path | None
+    seen: Seen | None
     tokens: Tokens | None
     cut: bool
 
 
-def shown(record: dict[str, Any], lists: Mapping[str, list[Any]] = _NO_LISTS) -> Shown:
+def shown(
+    record: dict[str, Any], lists: Mapping[str, list[Any]] = _NO_LISTS, camera: CameraSpec | None = None
+) -> Shown:
     """A record of `records_of`, and what `lists_of` gives of it, for its page."""
     messages, slots = _messages(_text(record.get("prompt")))
-    answer, images = _text(record.get("answer")), record.get("n_images")
+    answer, told = _text(record.get("answer")), record.get("n_images")
+    images = max(0, min(MOST_IMAGES, told if isinstance(told, int) else slots))
+    said, truth = (_points(lists.get(name, [])) for name in ("waypoints", "waypoints_target"))
+    there = bool(said or truth)
     own = [(name, value) for name, value in record.items() if name not in _BASE]
     rest = [(name, value) for name, value in record.items() if name in _BASE and name not in _TOLD_APART]
     return Shown(
@@ -73,8 +82,9 @@ def shown(record: dict[str, Any], lists: Mapping[str, list[Any]] = _NO_LISTS) ->
         target=_lines(_text(record.get("target"))),
         scores=[(name, value) for name, value in own if value is not None],
         facts=[(name, value) for name, value in rest if value is not None],
-        images=max(0, min(MOST_IMAGES, images if isinstance(images, int) else slots)),
-        path=_path(lists),
+        images=images,
+        path=path(said, truth) if there else None,
+        seen=seen(said, truth, camera, images) if there and camera is not None else None,
         tokens=tokens(lists.get("token_ids", []), lists.get("logprobs", []), _unread(record)),
         cut=answer is not None and len(answer) > MOST_CHARACTERS,
     )
@@ -87,11 +97,6 @@ def unasked(columns: Columns) -> tuple[str, ...]:
     own = [name for name, column in columns.own.items() if name not in _BASE and column.kind in kinds]
     last = [name for name in ("parse_error", "attempts", "latency_s") if name in columns.own]
     return (*first, *own[:6], *last)
-
-
-def _path(lists: Mapping[str, list[Any]]) -> Path | None:
-    said, truth = (_points(lists.get(name, [])) for name in ("waypoints", "waypoints_target"))
-    return path(said, truth) if said or truth else None
 
 
 def _points(points: list[Any]) -> list[tuple[float, float]]:

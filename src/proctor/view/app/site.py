@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from proctor.view.app.cells import cell, minute, rate, tone, whole_text
 from proctor.view.app.images import Images
 from proctor.view.app.links import Address
 from proctor.view.app.shelf import Shelf
+from proctor.view.app.statics import address_of
 from proctor.view.app.watching import Watching
 from proctor.view.browse.marks import Sight
 from proctor.view.browse.places import Opened
@@ -50,6 +52,7 @@ class Site:
         self.closing = ExitStack()
         self.closing.callback(self.shelf.close)
         self._templates = environment(FOLDER)
+        self._templates.globals["asset"] = partial(address_of, FOLDER)
         self._templates.filters |= {
             "cell": cell,
             "minute": minute,

@@ -83,4 +83,9 @@ def _mark(point: Sequence[float], across: Scale, up: Scale, whose: str) -> Mark:
     inside_x = min(max(lateral, across.low), across.high)
     inside_y = min(max(ahead, up.low), up.high)
     outside = not (math.isclose(inside_x, lateral) and math.isclose(inside_y, ahead))
-    return Mark(across(inside_x), up(inside_y), outside, f"{whose}: {lateral:+.2f} m to the right, {ahead:.2f} m ahead")
+    return Mark(across(inside_x), up(inside_y), outside, told_point(whose, lateral, ahead))
+
+
+def told_point(whose: str, lateral: float, ahead: float) -> str:
+    """A waypoint in words."""
+    return f"{whose}: {lateral:+.2f} m to the right, {ahead:.2f} m ahead"

@@ -1,4 +1,8 @@
-"""The style sheet, the sign in a tab and the scripts: all of this package, none from elsewhere."""
+"""The style sheet, the sign in a tab and the scripts: all of this package, none from elsewhere.
+
+Pages ask for them by an address that says what is in them, so that a browser may keep them,
+and never keeps them too long.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor.view.app.site import FOLDER, Answer, Site
-from proctor.view.pages import TEMPLATES
+from proctor.view.app.statics import assets, version_of
 
-_STATIC = FOLDER.parent / "static"
 _TYPES = {".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".css": "text/css; charset=utf-8"}
+_KEPT = "private, max-age=31536000, immutable"
 
 
 def answers(_site: Site) -> dict[str, Answer]:
     """What this room answers."""
-    sheets = [TEMPLATES / "style.css", *sorted(TEMPLATES.glob("*.css")), *sorted(FOLDER.glob("*.css"))]
-    style = "".join(sheet.read_text("utf-8") for sheet in dict.fromkeys(sheets))
-    files = {f"/{file.name}": file for file in [FOLDER / "icon.svg", *_STATIC.glob("*.js")]}
-    texts = {"/style.css": style} | {path: file.read_text("utf-8") for path, file in files.items()}
-    return {path: _asset(text, _TYPES[path[path.rindex(".") :]]) for path, text in texts.items()}
+    return {f"/{name}": _asset(text, _TYPES[name[name.rindex(".") :]]) for name, text in assets(FOLDER).items()}
 
 
 def _asset(text: str, media_type: str) -> Answer:
-    def answer(_request: Request) -> Response:
-        return Response(text, media_type=media_type)
+    version = version_of(text)
+
+    def answer(request: Request) -> Response:
+        named = request.query_params.get("v") == version
+        return Response(text, media_type=media_type, headers={"Cache-Control": _KEPT} if named else None)
 
     return answer

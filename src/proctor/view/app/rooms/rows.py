@@ -14,6 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from proctor.results import RunDir
 from proctor.results.parts import checkpoint_of
 from proctor.rows import ErrorKind, UserError
+from proctor.spec import DrivingTaskSpec
+from proctor.spec.camera import CameraSpec
 from proctor.view.app.links import Address, number
 from proctor.view.app.shown import shown, unasked
 from proctor.view.app.site import Answer, Site
@@ -142,15 +144,25 @@ def row_page(run: RunDir, table: RowTable, address: Address, row_id: int, checkp
         attempts = attempts_of(run, row_id, checkpoint)
     failed = any(one.get("error_kind") is not None for one in [*records, *attempts])
     files = evidence_of(run)[0] if failed else []
+    camera = _camera(run)
     return {
         "row_id": row_id,
         "checkpoint": checkpoint,
         "records": [
-            (shown(record, more), _left_behind(record, files)) for record, more in zip(records, lists, strict=False)
+            (shown(record, more, camera), _left_behind(record, files))
+            for record, more in zip(records, lists, strict=False)
         ],
         "attempts": [(attempt, _left_behind(attempt, files)) for attempt in attempts],
         "beside": beside,
     }
+
+
+def _camera(run: RunDir) -> CameraSpec | None:
+    try:
+        spec = run.spec()
+    except UserError:  # the run's own page says what is wrong with it
+        return None
+    return spec.task.camera if spec is not None and isinstance(spec.task, DrivingTaskSpec) else None
 
 
 def _left_behind(record: Mapping[str, Any], files: Sequence[Evidence]) -> list[Evidence]:
