@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from proctor.demo.dataset import CORRUPT_ROWS, write_dataset
-from proctor.demo.scenes import CURVATURES, OBSTACLES, SURFACES, Scene, answer, scene, target
+from proctor.demo.scenes import CAMERA, CURVATURES, OBSTACLES, SURFACES, Scene, answer, scene, target
 from proctor.results import Reconciliation, RunDir, reconcile, write_records, write_tombstones
 from proctor.rows import Event, ImagePart, Message, TextPart
 from proctor.rows.records import record_schema
@@ -44,7 +44,7 @@ def make_run(root: Path, rows: int = 200, *, lost: int = 0, hostile: bool = Fals
                 "columns": {"images": ["frames"], "sample_id": "scene", "target": "target"},
             },
             "engine": {"kind": "scripted", "checkpoints": list(CHECKPOINTS)},
-            "task": {"kind": "driving", "system": "You drive a car and answer in one line."},
+            "task": {"kind": "driving", "system": "You drive a car and answer in one line.", "camera": CAMERA},
             "limits": {"max_error_rate": 0.05},
         }
     )

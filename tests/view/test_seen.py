@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
+from proctor.demo.scenes import CAMERA, CURVATURES, Scene, _Road
 from proctor.rows import UserError
 from proctor.spec import build_spec
 from proctor.spec.camera import CameraSpec
@@ -71,6 +72,18 @@ def _matrix(camera: CameraSpec) -> NDArray[np.float64]:
     return matrix
 
 
+@pytest.mark.parametrize("curvature", CURVATURES)
+def test_the_camera_of_the_scenes_has_the_waypoints_in_the_middle_of_the_road(curvature: int) -> None:
+    told = Scene(number=0, surface="dry", curvature_tenths=curvature, obstacle="clear", frames=1)
+    camera = CameraSpec.model_validate(CAMERA)
+    road = _Road.bend(int(CAMERA["centre"][1]), curvature / 10, jitter=0.0)
+    for lateral, ahead in told.waypoints:
+        place = projected(lateral, ahead, camera)
+        assert place is not None
+        middle = road.centre[round(place[1]) - road.horizon]
+        assert abs(place[0] - middle) < 6
+
+
 def test_points_outside_the_image_are_counted_and_pairs_keep_their_positions() -> None:
     answer, target = [(0.0, 10.0), (40.0, 10.0), (1.0, 20.0)], [(0.2, 10.0), (0.1, 15.0), (0.0, -5.0), (0.0, 30.0)]
     found = seen(answer, target, LEVEL.model_copy(update={"image": -1}), 3)
@@ -89,10 +102,7 @@ def test_points_outside_the_image_are_counted_and_pairs_keep_their_positions() -
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("seen")
-    run = make_run(root, 4)
-    text = yaml.safe_load((run.root / "spec.yaml").read_text())
-    text["task"]["camera"] = {"size": [128, 96], "focal": [100, 100], "above_road": 1.2}
-    (run.root / "spec.yaml").write_text(yaml.safe_dump(text))
+    make_run(root, 4)
     with client_of(root) as client:
         yield client, root
 

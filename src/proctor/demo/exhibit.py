@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from proctor.demo.dataset import CORRUPT_ROWS, write_dataset
+from proctor.demo.scenes import CAMERA
 from proctor.demo.weights import model_dirs
 from proctor.spec import RunSpec, load_spec
 
@@ -73,7 +74,7 @@ def _spec(checkpoints: list[str], rows: int) -> dict[str, Any]:
             "env": {"OMP_NUM_THREADS": "1"},
             "faults": _faults(checkpoints, rows),
         },
-        "task": {"kind": "driving"},
+        "task": {"kind": "driving", "camera": CAMERA},
         "sampling": {"max_tokens": 24},
         # A few faults among few rows are a large share, so a small demo allows for more of them than the default.
         "limits": {"stall_seconds": 8.0, "max_error_rate": 0.05},

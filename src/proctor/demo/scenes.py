@@ -32,6 +32,15 @@ JPEG_QUALITY: Final = 92
 
 _HORIZON = 34
 _BEND_PX = 62.0
+CAMERA: Final[dict[str, Any]] = {
+    "image": -1,
+    "size": [WIDTH, HEIGHT],
+    "focal": [50, 50],
+    "centre": [WIDTH / 2, _HORIZON],
+    "above_road": 1.2,
+    "ahead": -0.5,
+}
+"""The camera that comes nearest to how the scenes are drawn: within 6 pixels of the middle of the road."""
 _STRAIGHT_TENTHS = 1  # |k| <= 0.1 is called straight
 _FAR_T, _NEAR_T, _APPROACH_T = 0.22, 0.62, 0.03
 
