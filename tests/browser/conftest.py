@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,14 +66,18 @@ class Visitor:
 
 @pytest.fixture
 def visitor(browser: Browser, origin: str) -> Iterator[Visitor]:
-    yield from visiting(browser, origin)
+    with visiting(browser, origin) as visitor:
+        yield visitor
 
 
+@contextmanager
 def visiting(browser: Browser, origin: str, **options: Any) -> Iterator[Visitor]:
     """A visit; it fails if the guard noted anything. Options are those of a context."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     context.set_default_timeout(_PATIENCE)
     guard = Guard(context, origin)
-    yield Visitor(context.new_page(), guard, origin)
-    context.close()
+    try:
+        yield Visitor(context.new_page(), guard, origin)
+    finally:
+        context.close()
     assert guard.problems == []

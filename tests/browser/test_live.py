@@ -65,8 +65,8 @@ def unfolding(tmp_path: Path) -> Unfolding:
 
 @pytest.fixture
 def visitor(browser: Browser, unfolding: Unfolding) -> Iterator[Visitor]:
-    with started(unfolding.run.root.parent) as origin:
-        yield from visiting(browser, origin)
+    with started(unfolding.run.root.parent) as origin, visiting(browser, origin) as visitor:
+        yield visitor
 
 
 def test_pages_follow_a_run_and_leave_the_person_where_they_are(visitor: Visitor, unfolding: Unfolding) -> None:

@@ -158,7 +158,7 @@ def test_keys_lead_through_rows(visitor: Visitor) -> None:
 
 
 def test_everything_can_be_read_without_a_script(browser: Browser, origin: str) -> None:
-    for plain in visiting(browser, origin, java_script_enabled=False):
+    with visiting(browser, origin, java_script_enabled=False) as plain:
         page = plain.visit("/")
         page.get_by_role("link", name="good/night-drive", exact=True).click()
         page.locator("a.chip", has_text="infer.crashed").click()
