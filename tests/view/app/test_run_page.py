@@ -37,6 +37,23 @@ def test_the_cells_of_a_confusion_matrix_lead_to_just_their_rows(client: TestCli
         assert f": {count} of " in cell  # what the tooltip says
 
 
+def test_the_ledger_leads_to_the_rows_of_each_checkpoint_and_error(client: TestClient) -> None:
+    text, page = ask(client, f"/run?{GOOD}")
+    ledger = text[text.index('<section id="ledger">') :].split("</section>")[0]
+    asked = {
+        parse_qs(urlsplit(link).query)["filter"][0]: link
+        for link in links(page, "rows")
+        if "filter" in link and link.replace("&", "&amp;") in ledger
+    }
+    assert len(asked) == 4 + 5  # four checkpoints; one of them has a second kind of error
+    for filter_, told in {
+        'checkpoint = "step-6400"': "100 of 400 records",
+        'checkpoint = "step-6400" and error.kind = "infer.crashed"': "1 of 400 records",
+        'checkpoint = "step-6400" and error.kind = "prepare.decode"': "2 of 400 records",
+    }.items():
+        assert told in ask(client, asked[filter_])[0]
+
+
 def test_a_matrix_of_other_columns_leads_nowhere(tmp_path: Path) -> None:
     run = make_run(tmp_path, 4)
     assert {"surface", "surface_target"} <= text_columns(run)

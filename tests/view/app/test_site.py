@@ -27,7 +27,7 @@ def test_from_the_list_to_the_row_and_its_neighbours(client: TestClient) -> None
     text, run = ask(client, good)
     assert "prepare.decode" in text
     assert "Confusion" in text
-    chip = next(link for link in links(run, "rows") if "prepare.decode" in link)
+    chip = next(link for link in links(run, "rows") if "filter=error.kind" in link and "prepare.decode" in link)
     text, rows = ask(client, chip)
     assert f"{len([row for row in CORRUPT_ROWS if row < 100]) * 4} of 400 records" in text
     row = links(rows, "row")[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -79,6 +80,7 @@ def run_page(run: RunDir, address: Address) -> dict[str, Any]:
         "foretold": [] if plan is None else foretold(plan, last, events),
         "stalls": bool(left_behind),
         "hashes": _hashes(run),
+        "rows_link": partial(_rows_link, address),
         "cell_link": _cell_links(run, view, address),
         "dump_link": _dump_links(left_behind, address),
     }
@@ -116,6 +118,12 @@ def _hashes(run: RunDir) -> dict[str, str]:
     text, source = run.spec_text(), run.source()
     found = {} if text is None else {"SHA-256 of the spec": sha256(text.encode("utf-8", "replace")).hexdigest()}
     return found if source is None else {**found, "fingerprint of the data": source.fingerprint}
+
+
+def _rows_link(address: Address, checkpoint: str, kind: str = "") -> str:
+    """The address of a checkpoint's rows; with an error kind, of those that ended with it."""
+    error = f" and error.kind = {value_text(kind)}" if kind else ""
+    return address.place.filtered(f"checkpoint = {value_text(checkpoint)}{error}")
 
 
 def _cell_links(run: RunDir, view: RunView, address: Address) -> Callable[[str, str], Callable[[str, str], str] | None]:
