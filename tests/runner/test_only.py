@@ -52,6 +52,18 @@ class TestTheList:
         assert read_list("-").rows == BitMap64([5])
         with pytest.raises(UserError, match="cannot be read"):
             read_list(str(tmp_path))
+        monkeypatch.setattr("sys.stdin", None)
+        with pytest.raises(UserError, match=r"standard input: cannot be read: it is closed"):
+            read_list("-")
+
+    def test_what_other_programs_write_is_read_and_what_has_no_lines_is_refused_at_once(self, tmp_path: Path) -> None:
+        (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbf7\r\n3\r\n")
+        assert read_list(str(tmp_path / "ids.txt")).rows == BitMap64([3, 7])
+        (tmp_path / "ids.txt").write_bytes(b"7\n\xef\xbb\xbf3\n")
+        with pytest.raises(UserError, match="line 2 is no row id"):
+            read_list(str(tmp_path / "ids.txt"))
+        with pytest.raises(UserError, match="line 1 is no row id"):
+            read_list("/dev/zero")
 
 
 class TestTheRows:
@@ -109,6 +121,16 @@ class TestTheDirectory:
         file = Path(spec.run_dir) / "only.txt"
         file.unlink() if text is None else file.write_text(text)
         with pytest.raises(UserError, match=r"only\.txt"):
+            Exam.of(spec)
+
+    def test_facts_that_tell_another_number_of_rows_are_not_believed(self, make_spec: MakeSpec) -> None:
+        spec = make_spec(20)
+        begin(Exam.of(spec, BitMap64([3, 11])), fresh=False)
+        file = Path(spec.run_dir) / "source.json"
+        facts = json.loads(file.read_text())
+        facts["only"]["rows"] = 3
+        file.write_text(json.dumps(facts))
+        with pytest.raises(UserError, match="not the list of rows"):
             Exam.of(spec)
 
 

@@ -40,6 +40,7 @@ def damaged(tmp_path: Path, what: str) -> Path:
         "sixteen bytes": good[:16],
         "text": b"hello, this is text",
         "garbage pages": good[:100] + os.urandom(len(good) - 100),
+        "schema": good.replace(b"CREATE TABLE", b"CREATE \xc6ABLE", 1),
         "png": b"\x89PNG\r\n\x1a\n" + b"\x00" * 100,
     }
     file.write_bytes(contents[what])
@@ -57,6 +58,7 @@ def damaged(tmp_path: Path, what: str) -> Path:
         ("sixteen bytes", "damaged"),
         ("text", "not a SQLite database"),
         ("garbage pages", "the file is damaged"),
+        ("schema", "the file is damaged: its schema is no text"),
         ("png", "not a SQLite database"),
     ],
 )

@@ -88,6 +88,7 @@ def read_chosen(folder: Folder, facts: ChosenFacts) -> BitMap64:
         text = folder.read(NAME)
     except FileNotFoundError:
         raise UserError("the list of rows that this run keeps to is gone", where=where, fix=fix) from None
-    if xxhash.xxh3_128_hexdigest(text) != facts.digest:
+    rows = parse_ids(text.splitlines(), where).rows if xxhash.xxh3_128_hexdigest(text) == facts.digest else None
+    if rows is None or len(rows) != facts.rows:
         raise UserError("not the list of rows that this run began with", where=where, fix=fix)
-    return parse_ids(text.splitlines(), where).rows
+    return rows

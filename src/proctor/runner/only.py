@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from pyroaring import BitMap64
 
 from proctor.results import RunDir
 from proctor.results.chosen import RowList, parse_ids
 from proctor.rows import UserError
+
+_LONGEST_LINE = 4096
 
 
 def read_list(place: str) -> RowList:
@@ -20,12 +24,20 @@ def read_list(place: str) -> RowList:
         UserError: it cannot be read, or is no list of row ids.
     """
     if place == "-":
-        return parse_ids(sys.stdin.buffer, "standard input")
+        if sys.stdin is None:  # closed by whoever started this
+            raise UserError("cannot be read: it is closed", where="standard input")
+        return parse_ids(_lines(sys.stdin.buffer), "standard input")
     try:
         with Path(place).open("rb") as file:
-            return parse_ids(file, place)
+            return parse_ids(_lines(file), place)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror or error}", where=place) from error
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines, one that is too long in pieces: what is no list may have no end of a line at all."""
+    yield file.readline(_LONGEST_LINE).removeprefix(codecs.BOM_UTF8)
+    yield from iter(lambda: file.readline(_LONGEST_LINE), b"")
 
 
 def row_list(ids: Iterable[int]) -> BitMap64:

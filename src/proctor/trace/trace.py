@@ -13,6 +13,8 @@ from proctor.trace.model import Gpu, GraphMode, Note, Origin, Process, Schema, S
 from proctor.trace.reading.guard import Guard
 
 _ROWS_AT_ONCE = 10_000
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises for a damaged file: the message is no text where it quotes a schema that is none."""
 
 
 class Trace:
@@ -79,7 +81,7 @@ class Trace:
             cursor = self.connection.execute(sql, parameters)
             while rows := cursor.fetchmany(_ROWS_AT_ONCE):
                 yield from rows
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             raise self._damaged(error) from error
 
     def one(self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> Any:
@@ -131,17 +133,21 @@ class Trace:
     ) -> None:
         self.close()
 
-    def _damaged(self, error: sqlite3.DatabaseError) -> BaseException:
+    def _damaged(self, error: sqlite3.DatabaseError | UnicodeDecodeError) -> BaseException:
         return explained(error, self.path, self.guard)
 
 
 _DAMAGE = ("malformed", "disk I/O", "not a database", "too big", "corrupt", "integer overflow")
 
 
-def explained(error: sqlite3.DatabaseError, path: Path, guard: Guard | None = None) -> BaseException:
+def explained(
+    error: sqlite3.DatabaseError | UnicodeDecodeError, path: Path, guard: Guard | None = None
+) -> BaseException:
     """What to raise for an error of SQLite: a plain line where the file is to blame, otherwise the error itself."""
     text = str(error)
     again = "export it again with `nsys export`"
+    if isinstance(error, UnicodeDecodeError):
+        return UserError("the file is damaged: its schema is no text", where=str(path), fix=again)
     if text == "interrupted":
         if guard is None or not guard.exhausted:
             return KeyboardInterrupt()

@@ -15,7 +15,7 @@ from proctor.trace.reading.guard import Guard
 from proctor.trace.reading.notes import Facts, notes_of
 from proctor.trace.reading.survey import Survey, look
 from proctor.trace.reading.sync_devices import place_syncs
-from proctor.trace.trace import Trace, explained
+from proctor.trace.trace import UNREADABLE, Trace, explained
 from proctor.trace.views import VIEWS, columns_of, create_views
 
 _STEPS = 200_000_000
@@ -72,7 +72,7 @@ def assemble(
             window=survey.window,
             notes=[*notes, *notes_of(facts)],
         )
-    except sqlite3.DatabaseError as error:
+    except UNREADABLE as error:
         connection.close()
         raise explained(error, path, guard) from error
     except BaseException:

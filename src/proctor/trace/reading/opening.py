@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from proctor.trace.reading.cache import cached, content_key
 from proctor.trace.reading.guard import connect
 from proctor.trace.reading.notes import beside
 from proctor.trace.reading.survey import Survey
-from proctor.trace.trace import Trace, explained
+from proctor.trace.trace import UNREADABLE, Trace, explained
 
 _SQLITE_HEADER = b"SQLite format 3\x00"
 _GZIP_HEADER = b"\x1f\x8b"
@@ -68,7 +67,7 @@ def open_export(file: Path, named: Path, notes: Sequence[Note] = ()) -> Trace:
     _check_length(file, named)
     try:
         connection = connect(file)
-    except sqlite3.DatabaseError as error:
+    except UNREADABLE as error:
         raise explained(error, named) from error
     return assemble(
         connection,
