@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 
 import pytest
@@ -189,6 +190,20 @@ def test_timeline_of_an_interrupted_sweep_of_one_event_and_of_none() -> None:
     assert chart is not None
     assert chart.lanes[0].bars[0].title == "a: sweep 1, without an end"
     assert sweep_seconds([Event("sweep.started", 5.0)]) == 0
+
+
+def test_sweeps_that_stand_on_the_same_pixels_are_drawn_once_and_counted() -> None:
+    sweeps = [
+        Event(f"sweep.{what}", float(n), message="x" * 9_000) for n in range(5_000) for what in ("started", "ended")
+    ]
+    chart = timeline([*sweeps, Event("sweep.started", 50_000.0, message="last")])
+    assert chart is not None
+    (lane,) = chart.lanes
+    told = [re.search(r"and ([\d,]+) more", bar.title) for bar in lane.bars]
+    assert lane.events == 5_001 == len(lane.bars) + sum(int(found[1].replace(",", "")) for found in told if found)
+    assert len(lane.bars) < 200
+    assert max(len(bar.title) for bar in lane.bars) < 400
+    assert lane.bars[-1].title == "last, without an end"
 
 
 @pytest.mark.parametrize("days", [0.001, 0.5, 3, 400])

@@ -15,6 +15,7 @@ from proctor.fleet.standing import Standing, unit_standings
 from proctor.results import RunDir
 from proctor.rows import Event
 from proctor.view.browse.fleets import cells
+from proctor.view.browse.fleets import gather as gathering
 from proctor.view.browse.fleets.attempts import Attempt, attempts_of, queue_of
 from proctor.view.browse.fleets.cells import NOT_READ, CellReader
 from proctor.view.browse.fleets.gather import FleetPage, gather
@@ -113,6 +114,19 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pyt
     tell(place, "a", *ENDED, attempt=1, complete=True)
     assert page_of(place, reader).lines[0].standing.gpu_hours == 2.0
     assert sorted(read) == ["a", "a", "b", "b"]
+
+
+def test_of_very_many_tries_the_last_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = fleet_of(tmp_path, ["a", "b"])
+    tell(place, "b", *ENDED, attempt=1)
+    for attempt in range(1, 6):
+        tell(place, "a", *ENDED, attempt=attempt, start=10_000.0 * attempt)
+    monkeypatch.setattr(gathering, "MOST_ATTEMPTS", 3)
+    page = page_of(place, CellReader())
+    assert ([one.number for one in page.attempts], page.attempts_left_out) == ([5, 4, 3], 3)
+    assert page.lanes is not None
+    (lane,) = page.lanes.lanes
+    assert (lane.name, len(lane.bars), page.lanes.begin) == ("a", 6, 30_000.0)
 
 
 def test_cells_for_which_there_is_no_time_come_with_the_next_look(tmp_path: Path) -> None:

@@ -91,13 +91,14 @@ def timeline(events: Sequence[Event]) -> Timeline | None:
         return None
     begin, end = min(e.time for e in events), max(e.time for e in events)
     across = Scale(begin, max(end, begin + 1), _LEFT, WIDTH - _RIGHT)
-    bars = [_bar(start, end, across) for start, end in _sweeps(events)]
+    sweeps = _sweeps(events)
+    bars = _bars(sweeps, across)
     others: dict[str, list[Event]] = {}
     for event in events:
         if event.kind not in ("sweep.started", "sweep.ended"):
             others.setdefault(event.kind, []).append(event)
     ends = {kind: others.get(end, []) for kind, end in _ENDS.items()}
-    lanes = [Lane("sweeps", _y(0), len(bars), trouble=False, marks=[], bars=bars)]
+    lanes = [Lane("sweeps", _y(0), len(sweeps), trouble=False, marks=[], bars=bars)]
     ordered = sorted(others.items(), key=lambda item: (not is_trouble(item[0]), item[1][0].time))
     for kind, some in ordered[: _MOST_LANES - 1]:
         lanes.append(
@@ -126,11 +127,26 @@ def _y(lane: int) -> float:
     return _TOP + _LANE * lane + _LANE / 2
 
 
+def _bars(sweeps: Sequence[tuple[Event, Event | None]], across: Scale) -> list[Bar]:
+    """A bar for each sweep. Of those that would stand on the same pixels the first is drawn, and has their number:
+    a run that was resumed all the time has as many as it likes."""
+    drawn: dict[tuple[int, int], Bar] = {}
+    counts: Counter[tuple[int, int]] = Counter()
+    for start, end in sweeps:
+        bar = _bar(start, end, across)
+        place = round(bar.x), round(bar.width)
+        drawn.setdefault(place, bar)
+        counts[place] += 1
+    more = {place: f" (and {count - 1:,} more)" if count > 1 else "" for place, count in counts.items()}
+    return [bar._replace(title=bar.title + more[place]) for place, bar in drawn.items()]
+
+
 def _bar(start: Event, end: Event | None, across: Scale) -> Bar:
     x = across(start.time)
     if end is None:
-        return Bar(x, 2.0, f"{start.message}, without an end")
-    return Bar(x, max(2.0, round(across(end.time) - x, 1)), f"{start.message}, {end.message}")
+        return Bar(x, 2.0, f"{clip(start.message, 160)}, without an end")
+    said = f"{clip(start.message, 160)}, {clip(end.message, 160)}"
+    return Bar(x, max(2.0, round(across(end.time) - x, 1)), said)
 
 
 def _drawn(events: Sequence[Event], ends: Sequence[Event] | None, across: Scale) -> tuple[list[Mark], list[Bar]]:

@@ -214,9 +214,10 @@ def _queue(units: Sequence[Unit], standings: Sequence[Standing]) -> list[Queued]
 
 
 def _lanes(attempts: Sequence[Attempt], now: float) -> Lanes | None:
-    """Tries over time, a lane for each unit: those that were tried last."""
-    units = list(dict.fromkeys(one.unit for one in reversed(attempts)))[:MOST_LANES]
-    spans = [span for one in attempts if one.unit in units for span in _spans(one, now)]
+    """The last tries over time, a lane for each unit: those that were tried last."""
+    last = attempts[-MOST_ATTEMPTS:]  # all tries of one unit that fails at once would make a page of megabytes
+    units = set(list(dict.fromkeys(one.unit for one in reversed(last)))[:MOST_LANES])
+    spans = [span for one in last if one.unit in units for span in _spans(one, now)]
     return lanes_chart(spans)
 
 
