@@ -17,6 +17,7 @@ from proctor.compile.verdict import verdict
 from proctor.fleet import words
 from proctor.results import RunDir
 from proctor.results.attempts import write_attempts
+from proctor.rows import Event
 from proctor.rows.records import record_schema
 from scripts.trace_picture import write as write_trace
 from tests.audit.planted import audited
@@ -35,7 +36,7 @@ DUMP = """Thread 0x00007f3a (most recent call first):
 
 def make_world(root: Path) -> Path:
     """Directories of every kind below `root`."""
-    make_run(root / "good", ROWS)
+    dumped(make_run(root / "good", ROWS))
     faulty(root / "faults")
     make_run(root / "evil <b>&\"'", 12, lost=2, hostile=True)
     huge(root / "huge")
@@ -58,9 +59,16 @@ def faulty(root: Path) -> RunDir:
     tries = [_try(name, 54, sweep) for sweep in (1, 2)]
     for one in tries:
         write_attempts(run.attempts, pa.Table.from_pylist([one], schema=record_schema({})))
-    (run.root / "stalls" / "1001-1.txt").write_text(DUMP)
+    dumped(run)
     (run.root / "results" / "part-cut-short-0-0-0.parquet").write_bytes(b"PAR1")
     return run
+
+
+def dumped(run: RunDir) -> None:
+    """An engine of a run stalled, and left its stacks."""
+    dump = run.root / "stalls" / "1001-1.txt"
+    dump.write_text(DUMP)
+    run.append_event(Event("engine.stalled", BEGAN + 100, message="no token for 8.0 s", data={"dump": str(dump)}))
 
 
 def _try(checkpoint: str, row_id: int, sweep: int) -> dict[str, Any]:
