@@ -171,6 +171,24 @@ def test_no_more_than_so_many_listen(run: RunDir, monkeypatch: pytest.MonkeyPatc
         assert client.get("/live?of=runs").status_code == 503
 
 
+def test_of_those_who_come_together_no_more_listen_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched, "MOST_LISTENERS", 2)
+
+    async def listen() -> list[bytes]:
+        watching = Watching()
+        streams = [watching.follow(number, lambda: Sight("a"), "a") for number in range(3)]
+        first = [await anext(stream) for stream in streams]
+        assert watching.listeners == 2
+        with pytest.raises(StopAsyncIteration):
+            await anext(streams[2])
+        for stream in streams[:2]:
+            await stream.aclose()  # type: ignore[attr-defined]
+        assert watching.listeners == 0
+        return first
+
+    assert asyncio.run(listen()) == [b"retry: 3000\n\n", b"retry: 3000\n\n", b"retry: 30000\n\n"]
+
+
 @contextmanager
 def _served(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, serving._Server, Watching]]:
     """The real server, in a thread of its own."""

@@ -21,6 +21,7 @@ _SHARE = 5
 """A look that takes long is followed by a pause of so many times as long."""
 _QUIET_SECONDS = 15.0
 """Silence after which a line is sent that says nothing: a connection that is gone without a word shows then."""
+_LATER = b"retry: 30000\n\n"
 _GONE = Sight("gone", over=True)
 
 
@@ -65,13 +66,17 @@ class Watching:
         self._leaving.set()
 
     async def follow(self, key: Hashable, look: Callable[[], Sight], seen: str) -> AsyncIterator[bytes]:
-        """The stream for one listener, until there is nothing more to come.
+        """The stream for one listener, until there is nothing more to come; where `MOST_LISTENERS` listen already, it
+        says no more than when to ask again.
 
         Args:
             key: of what is watched: those who listen to the same share the looks.
             look: at it; runs in a thread.
             seen: the mark of what the listener has.
         """
+        if self.listeners >= MOST_LISTENERS:  # they came together: none was here yet when each was let in
+            yield _LATER
+            return
         watched = self._watched.setdefault(key, _Watched(look))
         watched.listeners += 1
         said = time.monotonic()
