@@ -103,6 +103,10 @@ def test_a_run_under_way_says_how_fast_it_is_and_what_was_foretold(tmp_path: Pat
     with client_of(tmp_path) as client:
         with run.locked(lambda _reason: None):
             text, page = ask(client, f"/run?{base}")
+            assert "it closed before and goes on" in ask(client, "/")[0]
+            run.write("status", {**status, "checkpoints": {"step-0100": {**counts, "done": 4}}})
+            assert ">closing</span>" in ask(client, "/")[0]
+            assert "the run is closing" in ask(client, f"/run?{base}")[0]
         (chip,) = [link for link in links(page, "rows") if "error.kind" in link]
         assert "prepare.decode" in chip
         assert '<b class="free">prepare.decode</b> 1 ' in text

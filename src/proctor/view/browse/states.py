@@ -80,6 +80,11 @@ class Last(msgspec.Struct, frozen=True):
         return max(0.0, min(1.0, self.done / self.total)) if self.total > 0 else 0.0
 
     @property
+    def closing(self) -> bool:
+        """Whether all rows are done, so that a run under way has nothing left but to close."""
+        return 0 < self.total <= self.done
+
+    @property
     def left(self) -> float | None:
         """Seconds to go, if that is known and a time that anybody waits for."""
         eta = self.eta_seconds

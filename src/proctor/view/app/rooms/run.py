@@ -71,6 +71,7 @@ def run_page(run: RunDir, address: Address) -> dict[str, Any]:
         "state": state,
         "verdict": headline(state, view.verdict, last),
         "now": _now(state, last),
+        "closing": state.word == RUNNING and last is not None and last.closing,
         "so_far": _so_far(state, view, status, last or Last()),
         "doubts": status.doubts,
         "faults": [(fault, f"error.kind = {value_text(fault.kind)}") for fault in _faults(state, view, last)],
