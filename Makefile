@@ -45,7 +45,7 @@ $(MLFLOW)/.done: scripts/setup_env.py
 
 demo: setup
 	$(BIN)/proctor demo --out demo-run
-	@echo "demo done: open demo-run/run/report.html"
+	@echo "demo done: open demo-run/run/report.html, or look at every row: $(BIN)/proctor view demo-run"
 
 # Several at a time: most tests wait for processes. Files stay whole, since tests of a file share what they start, and
 # come in the order of tests/conftest.py. Tests with a Ray of their own come last, two at a time: each is a dozen
