@@ -52,6 +52,8 @@ class TestTheList:
         assert read_list("-").rows == BitMap64([5])
         with pytest.raises(UserError, match="cannot be read"):
             read_list(str(tmp_path))
+        with pytest.raises(UserError, match="--only: it names no file"):
+            read_list("")
         monkeypatch.setattr("sys.stdin", None)
         with pytest.raises(UserError, match=r"standard input: cannot be read: it is closed"):
             read_list("-")

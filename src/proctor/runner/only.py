@@ -27,6 +27,8 @@ def read_list(place: str) -> RowList:
         if sys.stdin is None:  # closed by whoever started this
             raise UserError("cannot be read: it is closed", where="standard input")
         return parse_ids(_lines(sys.stdin.buffer), "standard input")
+    if not place:  # an unset variable of a shell; it would be the current directory
+        raise UserError("it names no file", where="--only")
     try:
         with Path(place).open("rb") as file:
             return parse_ids(_lines(file), place)
