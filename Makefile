@@ -54,7 +54,7 @@ test: setup setup-vllm setup-mlflow
 ifdef PYTEST_ARGS
 	$(BIN)/pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
 else
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not ray"
+	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not ray"
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m ray
 endif
 	@echo "tests done"

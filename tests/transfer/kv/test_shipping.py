@@ -215,7 +215,7 @@ def test_a_wish_whose_receiver_is_silent_runs_out(sender: Sender, clock: Clock, 
 def test_a_bit_that_turns_in_a_slot_is_seen(sender: Sender, connect: Connect):
     receiver = connect(way="memory")
     ended = sender.put(block("a", positions=20))
-    until(lambda: sender.metrics().leases == 1)
+    until(lambda: "a" in sender._desk._shelf)  # it has its slots before, and is written into them
     lease = sender._ledger.find("a")
     assert lease is not None
     sender._memory.room(lease.slots[1])[700] ^= 1
@@ -229,7 +229,7 @@ def test_a_bit_that_turns_in_a_slot_is_seen(sender: Sender, connect: Connect):
 def test_slots_that_were_given_back_are_marked(sender: Sender, receiver: Receiver):
     attached = Attached(sender._memory.region)
     sender.put(block("a", positions=20))
-    until(lambda: sender.metrics().leases == 1)
+    until(lambda: "a" in sender._desk._shelf)  # it has its slots before, and is written into them
     lease = sender._ledger.find("a")
     assert lease is not None
     target = np.zeros(10, np.uint8)
