@@ -16,6 +16,7 @@ from proctor.view.charts.trace_lanes import MOST_ELEMENTS
 from proctor.view.traces import shelf as shelves
 from proctor.view.traces.files import TraceFile
 from proctor.view.traces.shelf import MOST_OPEN, TraceShelf
+from tests.trace.exports import Export
 from tests.transfer.kv.waiting import until
 from tests.view.app.asking import Asked, ask, client_of, links
 from tests.view.traces.conftest import EVIL, make_trace
@@ -119,6 +120,19 @@ def test_two_traces_are_compared_on_a_board(client: TestClient) -> None:
     assert "both files have the same content" in same
     assert "no NVTX range" in ask(client, f"/trace/diff?{BOTH}&per=none", 404)[0]
     assert "no trace is chosen as B" in ask(client, "/trace/diff?a=runs/a.sqlite", 404)[0]
+
+
+def test_names_that_no_address_can_hold_are_shown_cut(tmp_path: Path) -> None:
+    with Export(tmp_path / "long.sqlite") as export:
+        export.launch("<" * 200_000, 100, 200, 300).launch("gemm", 400, 500, 900)
+    make_trace(tmp_path / "other.sqlite")
+    with client_of(tmp_path) as client:
+        text, page = ask(client, f"/trace?in={tmp_path.name}&path=long.sqlite")
+        assert (len(links(page, "timeline")), text.count("&lt;" * 50) > 0) == (2, True)
+        sides = f"a={tmp_path.name}/long.sqlite&b={tmp_path.name}/other.sqlite"
+        compared, both = ask(client, f"/trace/diff?{sides}&force=yes")
+        assert any("gemm" in link for link in links(both, "timeline"))
+        assert max(len(text), len(compared)) < 100_000
 
 
 @pytest.mark.parametrize(

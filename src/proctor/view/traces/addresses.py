@@ -16,6 +16,8 @@ from proctor.view.traces.files import TraceFile
 from proctor.view.traces.window import Window
 
 _LONGEST_ID = 19
+_LONGEST_NAME = 4_000
+"""Characters, each up to 12 in an address; a server takes no address above 64 KiB."""
 
 
 def to(page: str, file: TraceFile, **more: object) -> str:
@@ -28,8 +30,11 @@ def named_file(file: TraceFile) -> str:
     return f"{file.opened}/{file.path}"
 
 
-def work(file: TraceFile, kind: str, name: str) -> str:
-    """The address of the timeline around the longest launch of what is called so."""
+def work(file: TraceFile, kind: str, name: str) -> str | None:
+    """The address of the timeline around the longest launch of what is called so; None where no address can hold
+    the name."""
+    if len(name) > _LONGEST_NAME:
+        return None
     return to("timeline", file, of=f"{kind}:{name}")
 
 

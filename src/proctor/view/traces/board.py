@@ -168,7 +168,8 @@ def _where(clue: Clue, changes: Mapping[str, Change], a: TraceFile, b: TraceFile
 def _place(change: Change, a: TraceFile, b: TraceFile) -> Place:
     """Ways to the longest launch, in both timelines as far as it is there."""
     sides = (("A", a, change.a), ("B", b, change.b))
-    return Place(change.name, [(side, work(file, change.kind, change.name)) for side, file, has in sides if has])
+    ways = ((side, work(file, change.kind, change.name)) for side, file, has in sides if has)
+    return Place(change.name, [(side, way) for side, way in ways if way is not None])
 
 
 def _places(found: Diff) -> Iterable[tuple[str, list[Group]]]:
