@@ -64,6 +64,7 @@ class Trace:
         self.notes = tuple(notes)
         self.guard = Guard(connection)
         self._tables = dict(tables)
+        self._gpus = {(gpu.device, gpu.process): gpu for gpu in reversed(self.gpus)}  # of two the first
 
     def has(self, view: str) -> bool:
         """Whether the file has the table under `view`, and anything in it."""
@@ -103,11 +104,8 @@ class Trace:
 
     def gpu(self, device: int, process: int | None = None) -> Gpu:
         """The GPU that `process` calls `device`. One that the trace does not describe has only its number."""
-        for gpu in self.gpus:
-            if gpu.device == device and gpu.process == process and process is not None:
-                return gpu
-        for gpu in self.gpus:
-            if gpu.device == device and gpu.process is None:
+        for whose in (process, None):
+            if (gpu := self._gpus.get((device, whose))) is not None:
                 return gpu
         return Gpu(device=device, process=process)
 
