@@ -37,6 +37,13 @@ def test_the_cells_of_a_confusion_matrix_lead_to_just_their_rows(client: TestCli
         assert f": {count} of " in cell  # what the tooltip says
 
 
+def test_the_contents_name_every_section_and_no_other(client: TestClient) -> None:
+    text, page = ask(client, f"/run?{GOOD}")
+    sections = re.findall('<section id="([a-z-]+)">', text)
+    assert [link[1:] for link in page.links if link.startswith("#")] == sections
+    assert sections == ["ledger", "errors", "scores", "confusion", "timeline", "events", "provenance"]
+
+
 def test_the_ledger_leads_to_the_rows_of_each_checkpoint_and_error(client: TestClient) -> None:
     text, page = ask(client, f"/run?{GOOD}")
     ledger = text[text.index('<section id="ledger">') :].split("</section>")[0]
