@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from proctor.rows import UserError
+from proctor.view.app.rooms.traces import MOST_GPUS
 from proctor.view.charts.trace_lanes import MOST_ELEMENTS
 from proctor.view.traces import shelf as shelves
 from proctor.view.traces.files import TraceFile
@@ -120,6 +121,16 @@ def test_two_traces_are_compared_on_a_board(client: TestClient) -> None:
     assert "both files have the same content" in same
     assert "no NVTX range" in ask(client, f"/trace/diff?{BOTH}&per=none", 404)[0]
     assert "no trace is chosen as B" in ask(client, "/trace/diff?a=runs/a.sqlite", 404)[0]
+
+
+def test_of_very_many_gpus_some_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+    with Export(tmp_path / "many.sqlite") as export:
+        for number in range(MOST_GPUS + 3):
+            export.launch("gemm", 10 * number, 10 * number + 1, 10 * number + 2, device=number)
+    with client_of(tmp_path) as client:
+        text, _ = ask(client, f"/trace?in={tmp_path.name}&path=many.sqlite")
+        assert text.count('<th scope="row">GPU ') == MOST_GPUS
+        assert "3 more GPUs are not shown." in text
 
 
 def test_names_that_no_address_can_hold_are_shown_cut(tmp_path: Path) -> None:

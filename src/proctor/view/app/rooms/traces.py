@@ -22,6 +22,8 @@ from proctor.view.traces.timeline import event_page, shown
 from proctor.view.traces.window import Window
 
 MOST_TRACES = 500
+MOST_GPUS = 256
+"""In the table of a trace; a made one may tell of millions."""
 _HELPERS: dict[str, Any] = {
     "units": units,
     "to": addresses.to,
@@ -29,6 +31,7 @@ _HELPERS: dict[str, Any] = {
     "told_times": told_times,
     "short_name": short_kernel,
     "most_rows": MOST_ROWS,
+    "most_gpus": MOST_GPUS,
 }
 """What templates of this room call."""
 
