@@ -13,7 +13,11 @@ from proctor.cli.output import json_line, stdout
 from proctor.cli.run import Json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proctor.paired.comparing import Wish
     from proctor.paired.model import Comparison
+    from proctor.paired.sides import Side
 
 
 class By(StrEnum):
@@ -73,9 +77,7 @@ def compare(
 
     Exit code: 0 compared, whatever the result (`proctor gate` judges); 1 a mistake in the input.
     """
-    from proctor.cli.compare_text import show_comparison
     from proctor.paired.comparing import Wish
-    from proctor.paired.comparing import compare as compared
     from proctor.paired.sides import line_up, open_run
 
     groups, missing = line_up([open_run(text) for text in runs])
@@ -84,14 +86,7 @@ def compare(
 
         raise UserError("files are written for one comparison", where="--export, --ids", fix="name RUN:CHECKPOINT")
     wish = Wish(by.value, metric, cluster, strict, limit, export, ids)
-    results = []
-    for group in groups:
-        for found in compared(group, wish):
-            results.append(found)
-            if json:
-                _lines(found)
-            else:
-                show_comparison(found)
+    results = [found for group in groups for found in _told(group, wish, as_json=json)]
     for text in missing:
         if json:
             json_line("not_compared", checkpoint=text)
@@ -104,6 +99,16 @@ def compare(
     if not json:
         for path in filter(None, (export, ids, html)):
             stdout.say(f"written: {path}")
+
+
+def _told(group: Sequence[Side], wish: Wish, *, as_json: bool) -> Iterator[Comparison]:
+    """The comparisons of a group, each told as soon as it is made."""
+    from proctor.cli.compare_text import show_comparison
+    from proctor.paired.comparing import compare as compared
+
+    for found in compared(group, wish):
+        (_lines if as_json else show_comparison)(found)
+        yield found
 
 
 def _lines(found: Comparison) -> None:

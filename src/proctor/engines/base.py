@@ -20,6 +20,10 @@ Reporter = Callable[[int], None]
 """
 
 
+def unheard(_tokens: int) -> None:
+    """A `Reporter` that tells nobody."""
+
+
 class EngineDied(Exception):  # noqa: N818 (a state of the engine)
     """Out of `Engine.stream`: a process that the engine works with is dead, and the engine with it."""
 

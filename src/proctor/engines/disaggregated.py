@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import msgspec
 
-from proctor.engines.base import EngineConfig, EngineDied, Reporter
+from proctor.engines.base import EngineConfig, EngineDied, Reporter, unheard
 from proctor.engines.prefill_process import Batch, Broken, FromProcess, Read, Ready, Shipped, Start, ToProcess
 from proctor.engines.refusal import one_line
 from proctor.engines.torchvision_shim import declare_missing_operators
@@ -40,7 +40,7 @@ def disaggregated(
     *,
     limits: Limits | None = None,
     way: Way = "any",
-    report: Reporter = lambda _: None,
+    report: Reporter = unheard,
     deadline_seconds: float = DEADLINE_SECONDS,
 ) -> Iterator[Response]:
     """Answers requests as the transformers engine does, prompts read in a process of their own.

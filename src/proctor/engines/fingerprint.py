@@ -25,7 +25,7 @@ from hashlib import sha256
 import msgspec
 
 import proctor
-from proctor.engines.base import Engine, EngineConfig, IterFeed
+from proctor.engines.base import Engine, EngineConfig, IterFeed, unheard
 from proctor.engines.probes import PROBES_VERSION, probes
 from proctor.rows import Request, Response
 
@@ -79,7 +79,7 @@ def asked_of(engine: Engine) -> Ask:
     """Asks an engine that runs in this process, without a supervisor."""
 
     def ask(request: Request) -> Response:
-        (response,) = engine.stream(IterFeed(iter([request])), _unheard)
+        (response,) = engine.stream(IterFeed(iter([request])), unheard)
         return response
 
     return ask
@@ -202,7 +202,3 @@ def _logprob_difference(expected: tuple[int, ...] | None, found: tuple[int, ...]
 def _short(text: str | None) -> str:
     shown = repr(text)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
-
-
-def _unheard(tokens: int) -> None:
-    """Nobody waits for progress."""

@@ -10,7 +10,7 @@ import torch
 from transformers import GenerationConfig
 from transformers.utils.logging import disable_progress_bar
 
-from proctor.engines.base import EngineConfig, Reporter
+from proctor.engines.base import EngineConfig, Reporter, unheard
 from proctor.engines.chat import Chat
 from proctor.engines.compiling.settings import Compile
 from proctor.engines.hf_processor import load_processor, takes_images
@@ -97,7 +97,7 @@ class HFModel:
     def _try(self, requests: Sequence[Request]) -> None:
         """Runs requests whose answers do not matter; a model that does not take them is left as it is."""
         try:
-            self.answers([prepare(request, self.chat) for request in requests], _unheard)
+            self.answers([prepare(request, self.chat) for request in requests], unheard)
         except Refused:
             return
 
@@ -181,10 +181,6 @@ class HFModel:
         text = decoded(self.chat.tokenizer, state.token_ids)
         # A character whose bytes are not all there yet is no part of the answer (vLLM holds it back as well).
         return cut_at_stop(text, () if state.sampling.forced else state.sampling.stop).rstrip("\ufffd")
-
-
-def _unheard(tokens: int) -> None:
-    """Reports to nobody."""
 
 
 def _end_ids(model: Any, tokenizer: Any) -> list[int]:

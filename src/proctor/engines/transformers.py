@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from proctor.engines.base import EngineConfig, Feed, Reporter, SwapRefused
+from proctor.engines.base import EngineConfig, Feed, Reporter, SwapRefused, unheard
 from proctor.engines.fallback import Batches
 from proctor.engines.installed import check_installed
 from proctor.engines.model_directory import check_model_directory
@@ -60,7 +60,7 @@ class TransformersEngine:
         self._model: HFModel | None = None
         self._outline: Outline | None = None
         self._batches: Batches[Prepared] | None = None
-        self._report: Reporter = _unheard
+        self._report: Reporter = unheard
 
     def check(self) -> None:
         """Looks at the model directory and the names of the options.
@@ -156,7 +156,3 @@ def _with_and_without_images(rows: Sequence[Prepared]) -> Iterator[list[Prepared
     for alike in ([row for row in rows if row.images], [row for row in rows if not row.images]):
         if alike:
             yield alike
-
-
-def _unheard(tokens: int) -> None:
-    """Reports to nobody."""
